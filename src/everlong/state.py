@@ -54,7 +54,7 @@ class StateSpec:
 
     @cached_property
     def by_layer(self) -> dict[int, dict[str, int]]:
-        """layer -> leaf name -> index into ``leaves``."""
+        """Layer -> leaf name -> index into ``leaves``."""
         table: dict[int, dict[str, int]] = {}
         for index, leaf in enumerate(self.leaves):
             table.setdefault(leaf.layer, {})[leaf.name] = index

@@ -1,0 +1,1 @@
+"""Language models behind one contract: ``model(tokens, state) -> logits and the complete final state``."""

@@ -1,0 +1,91 @@
+"""Configurations of the architectures, free of torch. Names are those of the published configurations."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from everlong.errors import EverlongError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig:
+    """What every architecture's configuration has; the defaults are the official ones."""
+
+    architecture: ClassVar[str]
+
+    vocab_size: int
+    """Number of token ids."""
+    pad_vocab_size_multiple: int = 16
+    """The embedding has vocab_size rows rounded up to a multiple of this."""
+    d_model: int = 768
+    """Width of the residual stream."""
+    n_layer: int = 24
+    """Number of blocks."""
+    norm_epsilon: float = 1e-5
+    """Added to the mean square in RMSNorm."""
+    residual_in_fp32: bool = True
+    """The residual stream is float32 in a model of lower precision."""
+    tie_embeddings: bool = True
+    """The head shares the embedding's matrix."""
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """Rows of the embedding and columns of the logits."""
+        return -(-self.vocab_size // self.pad_vocab_size_multiple) * self.pad_vocab_size_multiple
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "pad_vocab_size_multiple", "d_model", "n_layer"):
+            if getattr(self, name) < 1:
+                raise EverlongError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mamba2Config(LanguageModelConfig):
+    """Mamba-2 (Dao & Gu 2024, arXiv 2405.21060), as published in state-spaces/mamba."""
+
+    architecture: ClassVar[str] = "mamba2"
+
+    d_state: int = 128
+    """Keys a head: the N of the paper, K here."""
+    headdim: int = 64
+    """Values a head: the P of the paper, V here."""
+    expand: int = 2
+    """Width of the mixer over d_model."""
+    ngroups: int = 1
+    """Groups of heads that share B and C."""
+    d_conv: int = 4
+    """Taps of the short convolution; its state holds d_conv - 1 inputs."""
+    bias: bool = False
+    """Bias in the mixer's linear projections."""
+    conv_bias: bool = True
+    """Bias in the short convolution."""
+    A_init_range: tuple[float, float] = (1.0, 16.0)
+    """Range of the decay rates A at initialisation."""
+    A_init: Literal["uniform", "log_spaced"] = "uniform"
+    """How A starts: drawn uniformly (published), or log-spaced over the heads of a layer (the planted slow-decay regime)."""
+    dt_min: float = 0.001
+    """Lower end of the log-uniform step sizes at initialisation."""
+    dt_max: float = 0.1
+    """Upper end of the log-uniform step sizes at initialisation."""
+    dt_init_floor: float = 1e-4
+    """Floor of the step sizes at initialisation."""
+    dt_limit: tuple[float, float] = (0.0, float("inf"))
+    """Step sizes are clamped to this range."""
+
+    @property
+    def d_inner(self) -> int:
+        """Width of the mixer."""
+        return self.expand * self.d_model
+
+    @property
+    def nheads(self) -> int:
+        """Number of heads."""
+        return self.d_inner // self.headdim
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.d_inner % self.headdim:
+            raise EverlongError(f"headdim {self.headdim} does not divide expand * d_model = {self.d_inner}")
+        if self.nheads % self.ngroups:
+            raise EverlongError(f"ngroups {self.ngroups} does not divide the {self.nheads} heads")
+        if not 0 < self.A_init_range[0] <= self.A_init_range[1]:
+            raise EverlongError(f"A_init_range is {self.A_init_range}; both ends must be positive and in order")

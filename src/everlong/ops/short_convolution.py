@@ -1,0 +1,45 @@
+"""The short causal convolution of Mamba and GLA, one filter a channel, with its window as state."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def short_convolution(
+    x: Float[Tensor, "B T C"],
+    weight: Float[Tensor, "C 1 D"],
+    bias: Float[Tensor, " C"] | None,
+    initial_state: Float[Tensor, "B W C"],
+    *,
+    resets: Bool[Tensor, "B T"] | None = None,
+) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B W C"]]:
+    """y_t = bias + sum_d weight[D - 1 - d] x_{t - d}, where W = D - 1 inputs before the first come from the state.
+
+    Written as D shifted products: on a CPU torch's depthwise convolution is slow, its backward pass most of all.
+
+    Args:
+        x: inputs.
+        weight: filters in torch's Conv1d layout; the last tap meets the current input.
+        bias: one a channel, or None.
+        initial_state: the last W inputs, oldest first.
+        resets: True at a document's first token: inputs before it count as zero.
+
+    Returns:
+        y, and the last W inputs (zero where a reset has cut them off), in the dtype of ``initial_state``.
+    """
+    length, window = x.shape[1], initial_state.shape[1]
+    inputs = torch.cat([initial_state.to(x.dtype), x], dim=1)  # [B, W + T, C]
+    taps = weight[:, 0, :].unbind(-1)
+    if resets is None:
+        y = sum(inputs[:, d : d + length] * tap for d, tap in enumerate(taps))
+        final = inputs[:, length:]
+    else:
+        count = resets.cumsum(1)
+        segment = torch.cat([count.new_zeros(count.shape[0], window), count], dim=1)  # [B, W + T]
+        y = sum(
+            inputs[:, d : d + length] * (segment[:, d : d + length] == count).unsqueeze(-1) * tap
+            for d, tap in enumerate(taps)
+        )
+        final = inputs[:, length:] * (segment[:, length:] == count[:, -1:]).unsqueeze(-1)
+    y = y if bias is None else y + bias
+    return y, final.to(initial_state.dtype)
