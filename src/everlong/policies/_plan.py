@@ -1,0 +1,29 @@
+"""What a plan is made of."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads x[start:stop] from the zero state and scores the targets x[scored_from] .. x[stop], both included."""
+
+    start: int
+    stop: int
+    scored_from: int
+
+    @property
+    def length(self) -> int:
+        """Tokens read."""
+        return self.stop - self.start
+
+
+class Policy(Protocol):
+    """A way to read: gives the reads that score each target of a span once."""
+
+    name: str
+
+    def reads(self, first: int, last: int) -> Iterator[Read]:
+        """Reads that score the targets at positions first .. last, both included; first is at least 1."""
+        ...

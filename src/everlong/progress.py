@@ -1,0 +1,73 @@
+"""Progress on long work: a bar with the time left on a terminal, a line now and then in a log."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
+
+LOG_EVERY_SECONDS = 15.0
+
+
+class Task:
+    """One long part. ``advance`` it by the units done; a note (the loss, say) stands beside the bar."""
+
+    def __init__(self, console: Console, bars: Bars, description: str, total: int):
+        self._console, self._bars, self._description, self._total = console, bars, description, total
+        self._bar = bars.add_task(description, total=total, note="")
+        self._done, self._note, self._started = 0, "", time.monotonic()
+        self._logged = self._started
+
+    def advance(self, units: int, note: str | None = None) -> None:
+        """Counts units as done."""
+        self._done += units
+        self._note = self._note if note is None else note
+        self._bars.update(self._bar, advance=units, note=self._note)
+        now = time.monotonic()
+        if not self._console.is_terminal and (now - self._logged > LOG_EVERY_SECONDS or self._done >= self._total):
+            self._logged = now
+            self._console.print(self._line(now - self._started), highlight=False)
+
+    def _line(self, elapsed: float) -> str:
+        left = elapsed / self._done * (self._total - self._done) if self._done else 0.0
+        share = 100 * self._done / max(self._total, 1)
+        return f"{self._description}: {share:.0f} %, {elapsed:.0f} s, {max(left, 0):.0f} s left  {self._note}".rstrip()
+
+
+class Progress:
+    """Where long work reports to: standard error, or any console."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console(stderr=True)
+
+    def say(self, text: str) -> None:
+        """Prints a line of plain text."""
+        self.console.print(text, highlight=False, markup=False)
+
+    @contextmanager
+    def task(self, description: str, total: int, done: int = 0) -> Iterator[Task]:
+        """A long part of ``total`` units, of which ``done`` were done in an earlier process."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Bars(*columns, console=self.console, disable=not self.console.is_terminal) as bars:
+            task = Task(self.console, bars, description, total)
+            if done:
+                task.advance(done)
+            yield task

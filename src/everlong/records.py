@@ -1,0 +1,231 @@
+"""Typed records of everything that was measured: JSON to read, arrays in .npz beside it. Free of torch.
+
+Positions count the tokens read before the target; a bucket (start, stop] holds start < t <= stop. Losses are in nats.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import cattrs
+import numpy as np
+
+from everlong.errors import EverlongError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What every record is: a frozen dataclass that can be written and read back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excess(Record):
+    """Paired excess loss by position bucket: the carried state's loss minus a reference's, over the same targets."""
+
+    reference: str
+    """What the carried state is compared with, in words."""
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    mean: tuple[float, ...]
+    """Nats a target; not-a-number where no document reaches."""
+    lower: tuple[float, ...]
+    """Lower ends of simultaneous intervals; not-a-number below two documents."""
+    upper: tuple[float, ...]
+    documents: tuple[int, ...]
+    """Documents in the bucket: the units of the intervals."""
+    targets: tuple[int, ...]
+    confidence: float
+    interval: str
+    """How the intervals were made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Record):
+    """How far the model really reads, by paired excess loss, and Def. 3.2 on perplexity beside it."""
+
+    outcome: Literal["breaks", "holds", "undecided"]
+    position: int | None
+    """Breaks at, or holds to, this many tokens."""
+    uses_to: int | None
+    """The last position whose bucket lies below zero with its whole interval: the model gains by what it carries."""
+    sentence: str
+    """The verdict in words."""
+    definition_3_2: str
+    """The paper's Def. 3.2 on position-wise perplexity, in words."""
+    tolerance: float
+    confidence: float
+    documents: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve(Record):
+    """Loss against position under one reading policy, for each document of a fixed panel (all as long as the length)."""
+
+    policy: str
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    losses: np.ndarray
+    """[documents, buckets], mean nats over the positions of a bucket."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(Record):
+    """Everything measured on one model: losses by document and bucket under each policy, curves, verdict, settings."""
+
+    label: str
+    """before, or the method that made the model."""
+    model: str
+    architecture: str
+    parameters: int
+    context: int
+    """The training length in tokens."""
+    length: int
+    """The diagnosed length in tokens."""
+    documents: tuple[str, ...]
+    """The held-out documents, in the order of the arrays' rows."""
+    document_tokens: tuple[int, ...]
+    """Tokens read of each document."""
+    offsets: tuple[int, ...]
+    """Where in its document each row starts."""
+    data_fingerprint: str
+    bucket_starts: tuple[int, ...]
+    bucket_stops: tuple[int, ...]
+    targets: np.ndarray
+    """[documents, buckets], targets scored."""
+    losses: dict[str, np.ndarray]
+    """Reading policy -> [documents, buckets], mean nats over the same targets; windows are named "window:WIDTH"."""
+    curves: tuple[Curve, ...]
+    in_range_losses: np.ndarray
+    """[documents], mean nats of the training length read from the zero state, over all chunks of the document."""
+    excess: Excess
+    """Against the model's own window of the training length."""
+    verdict: Verdict
+    seed: int
+    backend: str
+    device: str
+    dtype: str
+    seconds: float
+    tokens_read: int
+
+    @property
+    def in_range_perplexity(self) -> float:
+        """exp of the mean in-range loss."""
+        return float(np.exp(np.nanmean(self.in_range_losses)))
+
+    @property
+    def window_widths(self) -> tuple[int, ...]:
+        """Widths of the windows measured, ascending."""
+        return tuple(sorted(int(name.split(":")[1]) for name in self.losses if name.startswith("window:")))
+
+    @property
+    def judged_documents(self) -> int:
+        """Documents that reach beyond the training length."""
+        return int((self.targets[:, 1:].sum(axis=1) > 0).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposure(Record):
+    """How often training met old states: scored tokens, weighted by learning rate over its peak, at least ``age`` old."""
+
+    ages: tuple[int, ...]
+    """Tokens since the state was zero."""
+    tokens: tuple[float, ...]
+    scored_tokens: int
+    """All scored tokens, unweighted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Record):
+    """What one arm of training did."""
+
+    method: str
+    settings: dict[str, Any]
+    steps: int
+    scored_tokens: int
+    read_tokens: int
+    first_loss: float
+    final_loss: float
+    """Means of the first and last tenth of the steps."""
+    exposure: Exposure
+    backend: str
+    seconds: float
+    model_folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Record):
+    """One model in the table of a repair."""
+
+    label: str
+    in_range_perplexity: float
+    own: Excess
+    """Against its own window of the training length."""
+    own_best: Excess
+    """Against its own best window, of any width."""
+    control: Excess
+    """Against the zero control's window of the training length (before repair: its own)."""
+    control_best: Excess
+    """Against the zero control's best window, of any width."""
+    meaning: tuple[str, ...]
+    """For each range: reading on harms, no better than restarting, pays, or undecided."""
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair(Record):
+    """The repair as a whole: the table, and how it was decided."""
+
+    rows: tuple[Row, ...]
+    headroom: tuple[float, ...]
+    """For each range, nats that the control gains by its best longer window over its window of the training length."""
+    proposal: str
+    """How the reset probability and the steps were chosen, in words."""
+    sentence: str
+    """The outcome in one sentence."""
+    warnings: tuple[str, ...]
+    seconds: dict[str, float]
+    """Phase -> wall-clock seconds."""
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def save_record(record: Record, path: Path) -> None:
+    """Writes ``path`` (JSON) and, where the record has arrays, a .npz beside it; the JSON appears last, and whole."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def set_aside(array: np.ndarray) -> dict[str, str]:
+        name = f"array_{len(arrays)}"
+        arrays[name] = array
+        return {"npz": name}
+
+    converter = cattrs.Converter()
+    converter.register_unstructure_hook(np.ndarray, set_aside)
+    content = {"record": type(record).__name__, **converter.unstructure(record)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if arrays:
+        np.savez_compressed(path.with_suffix(".npz"), allow_pickle=False, **arrays)
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def load_record(path: Path) -> Record:
+    """Reads a record back, arrays included.
+
+    Raises:
+        EverlongError: the file is missing, torn, or no record.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        kind = {cls.__name__: cls for cls in Record.__subclasses__()}[content.pop("record")]
+        companion = path.with_suffix(".npz")
+        arrays = dict(np.load(companion, allow_pickle=False)) if companion.is_file() else {}
+        converter = cattrs.Converter()
+        converter.register_structure_hook(np.ndarray, lambda value, _: arrays[value["npz"]])
+        return converter.structure(content, kind)
+    except FileNotFoundError:
+        raise EverlongError(f"no record at {path}") from None
+    except Exception as error:
+        raise EverlongError(f"{path} is no readable record: {error!r}") from None

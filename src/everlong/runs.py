@@ -1,0 +1,163 @@
+"""The run folder: what a verb was asked, where it ran, what it measured, and how it goes on after a kill.
+
+config.json        the verb and its configuration; `--resume` reads it back
+environment.json   machine, packages and times
+metrics.jsonl      one line a training step
+checkpoints/       where an arm in training goes on
+records/           typed records (JSON with arrays in .npz): a record that exists is a phase that is finished
+models/            the models that came out, by method
+figures/           each figure as SVG, PDF and CSV
+report.html        one self-contained page
+"""
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import cattrs
+from filelock import FileLock, Timeout
+
+from everlong.errors import EverlongError
+from everlong.records import Record, load_record, save_record
+
+PACKAGES = ("everlong", "torch", "accelerate", "transformers", "safetensors", "numpy", "numba")
+
+
+class Run:
+    """A run folder that this process holds: no second process can write to it meanwhile."""
+
+    def __init__(self, path: Path, verb: str, config: Mapping[str, Any]):
+        self.path, self.verb, self.config = path, verb, config
+        self._lock = FileLock(path / ".lock", timeout=0)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise EverlongError(f"{path} is in use by another process; wait for it, or stop it first") from None
+
+    @classmethod
+    def create(cls, path: Path | str | None, verb: str, config: Any) -> "Run":
+        """Makes a new folder (default runs/VERB-TIME) and writes the configuration down.
+
+        Raises:
+            EverlongError: the folder exists (nothing is written over), or cannot be made.
+        """
+        folder = Path(path) if path else Path("runs") / f"{verb}-{time.strftime('%Y%m%d-%H%M%S')}"
+        settings = cattrs.unstructure(config)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise EverlongError(
+                f"--output {folder} exists; nothing is written over: choose another folder, or go on with "
+                f"`everlong {verb} --resume {folder}`"
+            ) from None
+        except OSError as error:
+            raise EverlongError(f"--output {folder} cannot be made: {error.strerror}") from None
+        run = cls(folder, verb, settings)
+        write_json(folder / "environment.json", environment())
+        write_json(folder / "config.json", {"verb": verb, "config": settings})
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str, verb: str | None = None) -> "Run":
+        """Opens an existing run folder, of any verb or of the one given.
+
+        Raises:
+            EverlongError: no run folder, another verb's, or one that another process holds.
+        """
+        folder = Path(path)
+        try:
+            stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            stored_verb, config = stored["verb"], stored["config"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise EverlongError(f"{folder} is no run folder: it has no readable config.json") from None
+        if verb is not None and stored_verb != verb:
+            raise EverlongError(f"{folder} is a run of `everlong {stored_verb}`, not of `everlong {verb}`")
+        return cls(folder, stored_verb, config)
+
+    def close(self) -> None:
+        """Lets other processes have the folder."""
+        self._lock.release()
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def has(self, name: str) -> bool:
+        """Whether a record is there, hence its phase finished."""
+        return (self.path / "records" / f"{name}.json").is_file()
+
+    def save(self, name: str, record: Record) -> None:
+        """Writes a record; it appears whole or not at all."""
+        save_record(record, self.path / "records" / f"{name}.json")
+
+    def load(self, name: str) -> Any:
+        """Reads a record back."""
+        return load_record(self.path / "records" / f"{name}.json")
+
+    def phase(self, name: str, work: Callable[[], Record]) -> Any:
+        """The record ``name``: read where it exists, else the result of ``work``, written down."""
+        if not self.has(name):
+            self.save(name, work())
+        return self.load(name)
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        """Appends a line to metrics.jsonl."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def rewind(self, phase: str, step: int) -> None:
+        """Takes out the metrics of a phase from ``step`` on: the steps that a resumed arm runs again."""
+        path = self.path / "metrics.jsonl"
+        if not path.is_file():
+            return
+        kept = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # a line torn by the kill
+            if entry.get("phase") != phase or entry["step"] < step:
+                kept.append(line + "\n")
+        write_bytes(path, "".join(kept).encode())
+
+
+def environment() -> dict[str, Any]:
+    """Machine and versions, without importing any of the packages."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "packages": versions,
+    }
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes JSON that appears whole or not at all."""
+    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file that appears whole or not at all, and survives a crash of the machine."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
