@@ -1,0 +1,38 @@
+"""What one training step reads."""
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Batch:
+    """Rows of tokens, each with what follows them.
+
+    Attributes:
+        tokens: the inputs, int64.
+        targets: the token after each input, in the same document, int64.
+        loss_mask: True where the loss counts; None: everywhere.
+        starts: True for a row that begins at its document's first token.
+        resets: True at the first token of each document within packed rows; None: no document begins inside a row.
+        rows: each row's place in the whole batch, 0 to B - 1, which seeds what is drawn for it on any number of ranks.
+    """
+
+    tokens: Int[Tensor, "B T"]
+    targets: Int[Tensor, "B T"]
+    loss_mask: Bool[Tensor, "B T"] | None = None
+    starts: Bool[Tensor, " B"]
+    resets: Bool[Tensor, "B T"] | None = None
+    rows: Int[Tensor, " B"]
+
+    @property
+    def scored_tokens(self) -> int:
+        """How many targets the loss counts."""
+        return self.targets.numel() if self.loss_mask is None else int(self.loss_mask.sum())
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: value.to(device) for name, value in values.items() if value is not None})
