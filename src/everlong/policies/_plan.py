@@ -24,6 +24,11 @@ class Policy(Protocol):
 
     name: str
 
+    @classmethod
+    def for_context(cls, context: int) -> "Policy":
+        """The policy's form for a training length."""
+        ...
+
     def reads(self, first: int, last: int) -> Iterator[Read]:
         """Reads that score the targets at positions first .. last, both included; first is at least 1."""
         ...

@@ -12,6 +12,11 @@ class Restart:
         self.context = context
         self.name = "restart"
 
+    @classmethod
+    def for_context(cls, context: int) -> "Restart":
+        """Restarts at the training length."""
+        return cls(context)
+
     def reads(self, first: int, last: int) -> Iterator[Read]:
         """See ``Policy``."""
         for start in range((first - 1) // self.context * self.context, last, self.context):

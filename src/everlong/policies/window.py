@@ -16,6 +16,11 @@ class Window:
         self.stride = max(1, width // share)
         self.name = f"window:{width}"
 
+    @classmethod
+    def for_context(cls, context: int) -> "Window":
+        """Windows of the training length."""
+        return cls(context)
+
     def reads(self, first: int, last: int) -> Iterator[Read]:
         """See ``Policy``."""
         for scored_from in range(first, last + 1, self.stride):

@@ -1,0 +1,1 @@
+"""What a verb does, callable from Python: diagnose, repair, train, report."""

@@ -1,0 +1,32 @@
+# make repair   the main job, on the bundled model and the Python standard library's own sources
+# make test     the tests
+# make check    style, types and import contracts
+# Each sets up .venv first, once.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: repair test check format
+
+repair: .venv/ready
+	$(BIN)/everlong repair
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+check: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Everlong needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch .venv/ready

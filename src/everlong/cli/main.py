@@ -1,0 +1,48 @@
+"""`everlong VERB`: parses flags, runs the verb, turns errors into one line and an exit code.
+
+Exit codes: 0 done; 1 a finding; 2 bad input; 3 the run had to stop; 130 interrupted and saved.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import tyro
+
+from everlong.cli import diagnose, repair, report, train
+from everlong.errors import EverlongError
+from everlong.workflows.config import DiagnoseConfig, RepairConfig, ReportConfig, TrainConfig
+
+VERBS = {
+    DiagnoseConfig: diagnose.run,
+    RepairConfig: repair.run,
+    ReportConfig: report.run,
+    TrainConfig: train.run,
+}
+Verb = (
+    Annotated[RepairConfig, tyro.conf.subcommand("repair")]
+    | Annotated[DiagnoseConfig, tyro.conf.subcommand("diagnose")]
+    | Annotated[TrainConfig, tyro.conf.subcommand("train")]
+    | Annotated[ReportConfig, tyro.conf.subcommand("report")]
+)
+DESCRIPTION = """How far can your recurrent language model really read? Diagnose it, repair it with a few hundred cheap
+short-context steps, and prove the repair. `everlong repair` with nothing more shows it all on a small bundled model."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a verb; returns the exit code."""
+    config: Any = tyro.cli(
+        Verb,
+        prog="everlong",
+        description=DESCRIPTION,
+        args=arguments,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+    )
+    try:
+        return VERBS[type(config)](config)
+    except EverlongError as error:
+        print(f"everlong: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("everlong: interrupted", file=sys.stderr)
+        return 130

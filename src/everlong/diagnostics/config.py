@@ -1,0 +1,41 @@
+"""Settings of a diagnosis, free of torch."""
+
+from dataclasses import dataclass
+
+from everlong.errors import EverlongError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnosisConfig:
+    """How far to read, on how many documents, and how sure to be."""
+
+    max_length: int = 16384
+    """How far to read, in tokens."""
+    documents: int = 32
+    """Held-out documents to read, the longer than max_length first."""
+    targets_per_bucket: int = 256
+    """Targets that each document gives to each range of positions, read anew under every window."""
+    tolerance: float = 0.02
+    """Excess loss in nats that does not count as harm."""
+    confidence: float = 0.95
+    """Of the intervals, over all ranges of positions together."""
+    quick: bool = False
+    """A rough answer in a fraction of the time: windows at half stride and fewer targets."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "documents", "targets_per_bucket"):
+            if getattr(self, name) < 1:
+                raise EverlongError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.tolerance < 0:
+            raise EverlongError(f"tolerance is {self.tolerance}; it must not be negative (nats)")
+        if not 0 < self.confidence < 1:
+            raise EverlongError(f"confidence is {self.confidence}; it must lie between 0 and 1")
+
+    @property
+    def window_share(self) -> int:
+        """A window scores its last width // window_share targets."""
+        return 2 if self.quick else 8
+
+    def blocks(self, context: int) -> int:
+        """Blocks of ``context`` targets that each document gives to each bucket."""
+        return max(1, self.targets_per_bucket // (4 if self.quick else 1) // context)

@@ -1,0 +1,12 @@
+"""The registry of reading policies; each class has ``for_context(context)``, its form for a training length."""
+
+from everlong.registry import Registry
+
+POLICIES = Registry(
+    "policy",
+    {
+        "carry": "everlong.policies.carry:Carry",
+        "restart": "everlong.policies.restart:Restart",
+        "window": "everlong.policies.window:Window",
+    },
+)

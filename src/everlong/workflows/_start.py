@@ -1,0 +1,32 @@
+"""The beginning of every verb that has a run folder: a new one, or one that is gone on with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+import cattrs
+
+from everlong.errors import EverlongError
+from everlong.runs import Run
+from everlong.workflows.config import DiagnoseConfig, RepairConfig, TrainConfig
+
+Config = TypeVar("Config", DiagnoseConfig, RepairConfig, TrainConfig)
+
+
+@contextmanager
+def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
+    """Gives the run and the configuration it is to follow: with --resume, the one that the run was started with.
+
+    Raises:
+        EverlongError: --resume beside other settings, or a folder that is no run of this verb.
+    """
+    resume = config.runtime.resume
+    if resume is None:
+        with Run.create(config.runtime.output, verb, config) as run:
+            yield run, config
+        return
+    if replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
+        raise EverlongError(f"--resume {resume} goes on with the settings of that run; give no others beside it")
+    with Run.open(resume, verb) as run:
+        yield run, cattrs.structure(run.config, type(config))

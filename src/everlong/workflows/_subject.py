@@ -1,0 +1,105 @@
+"""What a verb works on: the model, the length it was trained at, and the text, opened and checked before any work."""
+
+import json
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+
+from everlong.checkpoints._checkpoint import Checkpoint
+from everlong.data.config import DataConfig
+from everlong.data.corpus import Corpus, Split, split
+from everlong.data.documents import Documents, read_documents
+from everlong.data.standard_library import standard_library
+from everlong.data.tokenizers import Tokenizer, load_tokenizer
+from everlong.diagnostics.config import DiagnosisConfig
+from everlong.errors import EverlongError
+from everlong.loading import open_model
+from everlong.progress import Progress
+from everlong.workflows.config import BUNDLED, RuntimeConfig
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with its training context, tokenizer and text."""
+
+    checkpoint: Checkpoint
+    context: int
+    tokenizer: Tokenizer
+    text: Split
+
+
+def bundled_folder() -> Path:
+    """Where the bundled model lies."""
+    return Path(str(files("everlong"))) / "bundled"
+
+
+def best_device(requested: str | None) -> str:
+    """The device asked for, or else the first GPU where CUDA has one, or the CPU."""
+    return requested or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def open_subject(
+    model: str,
+    context: int | None,
+    data: DataConfig,
+    diagnosis: DiagnosisConfig,
+    runtime: RuntimeConfig,
+    progress: Progress,
+) -> Subject:
+    """Opens model and text.
+
+    Raises:
+        EverlongError: anything missing, unreadable or contradictory; the training context or tokenizer is not known.
+    """
+    request = bundled_folder() if model == BUNDLED else model
+    device = best_device(runtime.device)
+    checkpoint = open_model(request, backend=runtime.backend, device=device, dtype=runtime.dtype)
+    if model == BUNDLED:
+        checkpoint = replace(checkpoint, name=BUNDLED)
+    length = context if context is not None else checkpoint.context
+    if length is None:
+        raise EverlongError(
+            f"the length that {checkpoint.name} was trained at is not known: give --context N, in tokens"
+        )
+    if length < 2:
+        raise EverlongError(f"--context {length} is too short; a training context has at least 2 tokens")
+    tokenizer = load_tokenizer(data.tokenizer, model_folder=checkpoint.folder, configured=checkpoint.tokenizer)
+    text = open_text(data, tokenizer, length=diagnosis.max_length, documents=diagnosis.documents, progress=progress, seed=runtime.seed)
+    for corpus in (text.train, text.held_out):
+        corpus.check_vocabulary(checkpoint.model.config.vocab_size)
+    return Subject(checkpoint, length, tokenizer, text)
+
+
+def open_text(
+    data: DataConfig, tokenizer: Tokenizer, *, length: int, documents: int, seed: int, progress: Progress
+) -> Split:
+    """Reads and tokenizes the text, and parts it into what is trained on and what is held out."""
+    found = read_documents(data.data, text_column=data.text_column) if data.data else standard_library()
+    corpus = _encode(found, tokenizer, progress)
+    if data.held_out:
+        aside = _encode(read_documents(data.held_out, text_column=data.text_column), tokenizer, progress)
+        twice = sorted({d.name for d in corpus.documents} & {d.name for d in aside.documents})
+        if twice:
+            raise EverlongError(f"{twice[0]} is in --data and in --held-out; what is held out must not be trained on")
+        return Split(corpus, aside)
+    names = None if data.data else bundled_held_out()
+    return split(corpus, length=length, documents=documents, seed=seed, held_out_names=names)
+
+
+def bundled_held_out() -> frozenset[str] | None:
+    """The standard library's modules that the bundled model has not seen, as its record names them."""
+    record = bundled_folder() / "record.json"
+    if not record.is_file():
+        return None  # while the recipe that makes the bundled model runs for the first time
+    return frozenset(json.loads(record.read_text(encoding="utf-8"))["held_out"])
+
+
+def _encode(found: Documents, tokenizer: Tokenizer, progress: Progress) -> Corpus:
+    if found.skipped:
+        first = ", ".join(f"{name} ({why})" for name, why in list(found.skipped.items())[:3])
+        progress.say(f"{len(found.skipped)} documents are left out: {first}{', ...' if len(found.skipped) > 3 else ''}")
+    characters = sum(len(document.text) for document in found.documents)
+    with progress.task("reading text", total=characters) as task:
+        return Corpus.encode(found.documents, tokenizer, task.advance)

@@ -1,0 +1,108 @@
+"""The verbs' configurations, free of torch. A field is a flag; its docstring is the flag's help."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import tyro
+
+from everlong.data.config import DataConfig
+from everlong.diagnostics.config import DiagnosisConfig
+from everlong.models.config import Mamba2Config
+from everlong.training.config import TrainingConfig
+
+Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+BUNDLED = "bundled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeConfig:
+    """Where and how to run: the flags that all verbs have."""
+
+    output: str | None = None
+    """The run folder, which must not exist. Default: runs/VERB-TIME."""
+    resume: str | None = None
+    """Go on with this run folder, with the settings that it was started with."""
+    device: str | None = None
+    """Where to compute: cpu, cuda, cuda:1, ... Default: the best there is."""
+    dtype: Literal["float32", "bfloat16", "float64"] | None = None
+    """Precision of the weights and activations (states are float32 at least). Default: float32."""
+    seed: int = 0
+    """Of everything that is drawn."""
+    backend: str = "auto"
+    """How the recurrences are computed: auto, chunked, cpu, reference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseConfig:
+    """How far can the model really read? Measures loss by position and what the carried state is worth."""
+
+    model: Model = BUNDLED
+    """The model: a folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or the bundled
+    one."""
+    context: int | None = None
+    """The length that the model was trained at, in tokens. Default: from the model's own configuration."""
+    data: DataConfig = field(default_factory=DataConfig)
+    diagnosis: DiagnosisConfig = field(default_factory=DiagnosisConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairConfig:
+    """Diagnose a model, repair it with a few hundred short-context steps, and prove the repair.
+
+    The zero-start control is always run at the same budget: it says how much of a gain is only more training.
+    """
+
+    model: Model = BUNDLED
+    """The model: a folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or the bundled
+    one."""
+    context: int | None = None
+    """The length that the model was trained at, in tokens; the repair trains at it too. Default: from the model's own
+    configuration."""
+    methods: tuple[str, ...] = ("state_passing",)
+    """How to repair: names of interventions. The control, zero, is added to them."""
+    reach: int | None = None
+    """How far the repair should carry, in tokens; proposes the reset probability and the steps. Default: max_length."""
+    reset_probability: float | None = None
+    """State passing: the share of states that are thrown away at each step. Default: proposed by the reach."""
+    steps: int | None = None
+    """Optimizer steps of each method. Default: proposed by the reach."""
+    batch_size: int = 64
+    """Rows of one training context in a step."""
+    learning_rate: float = 3e-4
+    """Peak of the schedule: about a tenth of the one that the model was trained with."""
+    data: DataConfig = field(default_factory=DataConfig)
+    diagnosis: DiagnosisConfig = field(default_factory=DiagnosisConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Train a model from scratch. The defaults are the bundled model's recipe: Mamba-2 with planted slow decays."""
+
+    model: Mamba2Config = field(
+        default_factory=lambda: Mamba2Config(
+            vocab_size=256,
+            d_model=128,
+            n_layer=4,
+            d_state=64,
+            headdim=32,
+            A_init="log_spaced",
+            A_init_range=(0.01, 1.0),
+        )
+    )
+    context: int = 64
+    """Training length in tokens."""
+    training: TrainingConfig = field(
+        default_factory=lambda: TrainingConfig(steps=1500, batch_size=32, learning_rate=3e-3)
+    )
+    data: DataConfig = field(default_factory=lambda: DataConfig(tokenizer="bytes"))
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """Figures and page of a run again, from its records alone."""
+
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The run folder."""

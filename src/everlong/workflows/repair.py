@@ -1,0 +1,120 @@
+"""`everlong repair`: diagnose, train the control and the repairs at one budget, diagnose each, and say what came of it."""
+
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from shutil import rmtree
+
+from everlong.data.shuffled_chunks import ShuffledChunks
+from everlong.diagnostics.diagnose import diagnose as measure
+from everlong.errors import EverlongError
+from everlong.interventions.methods import CONFIGS, INTERVENTIONS, create
+from everlong.loading import load, save
+from everlong.models.language_model import LanguageModel
+from everlong.progress import Progress
+from everlong.records import Diagnosis, Repair, Training
+from everlong.reports.page import write_report
+from everlong.runs import Run
+from everlong.training.config import TrainingConfig
+from everlong.training.loop import train
+from everlong.workflows._outcome import BEFORE, CONTROL, summarize
+from everlong.workflows._proposal import Proposal, propose
+from everlong.workflows._start import start_run
+from everlong.workflows._subject import Subject, best_device, open_subject
+from everlong.workflows.config import RepairConfig
+
+
+def repair(config: RepairConfig, progress: Progress | None = None) -> tuple[Repair, Path]:
+    """Repairs a model and proves it; see ``RepairConfig``.
+
+    Returns:
+        The record with the table, and the page of the report; the run folder is the page's.
+    """
+    with start_run("repair", config) as (run, config):
+        return _Repairing(run, config, progress or Progress()).work()
+
+
+def methods_of(config: RepairConfig) -> tuple[str, ...]:
+    """The control first, then the methods asked for, each once.
+
+    Raises:
+        EverlongError: an unknown method.
+    """
+    names = dict.fromkeys((CONTROL, *config.methods))
+    for name in names:
+        if name not in INTERVENTIONS:
+            raise EverlongError(f"unknown method {name!r} in --methods; known: {', '.join(INTERVENTIONS)}")
+    return tuple(names)
+
+
+@dataclass
+class _Repairing:
+    run: Run
+    config: RepairConfig
+    progress: Progress
+
+    def work(self) -> tuple[Repair, Path]:
+        """All phases in order; one whose record exists is not done again."""
+        config = self.config
+        methods = methods_of(config)
+        subject = open_subject(
+            config.model, config.context, config.data, config.diagnosis, config.runtime, self.progress
+        )
+        source = ShuffledChunks(
+            subject.text.train, length=subject.context, batch_size=config.batch_size, seed=config.runtime.seed
+        )
+        proposal = propose(config, subject.context)
+        self.progress.say(proposal.words)
+        diagnoses = {BEFORE: self._diagnose(subject, subject.checkpoint.model, BEFORE)}
+        trainings: dict[str, Training] = {}
+        for method in methods:
+            trainings[method] = self.run.phase(
+                f"training-{method}", lambda method=method: self._train(subject, method, source, proposal)
+            )
+            diagnoses[method] = self._diagnose(subject, None, method)
+        record = self.run.phase("repair", lambda: summarize(diagnoses, trainings, proposal.words))
+        return record, write_report(self.run)
+
+    def _diagnose(self, subject: Subject, model: LanguageModel | None, label: str) -> Diagnosis:
+        """Measures a model, or the one that a method has made."""
+        runtime = self.config.runtime
+        folder = self._folder(label)
+
+        def work() -> Diagnosis:
+            return measure(
+                model or load(folder, backend=runtime.backend, device=best_device(runtime.device), dtype=runtime.dtype),
+                subject.text.held_out,
+                context=subject.context,
+                config=self.config.diagnosis,
+                label=label,
+                model_name=subject.checkpoint.name if model else str(folder),
+                seed=runtime.seed,
+                progress=self.progress,
+            )
+
+        return self.run.phase(f"diagnosis-{label}", work)
+
+    def _train(self, subject: Subject, method: str, source: ShuffledChunks, proposal: Proposal) -> Training:
+        config, seed = self.config, self.config.runtime.seed
+        takes = {field.name for field in fields(CONFIGS[method])}
+        settings = {"reset_probability": proposal.reset_probability} if "reset_probability" in takes else {}
+        model = deepcopy(subject.checkpoint.model)
+        record = train(
+            model,
+            source,
+            create(method, seed=seed, **settings),
+            TrainingConfig(
+                steps=proposal.steps, batch_size=config.batch_size, learning_rate=config.learning_rate, seed=seed
+            ),
+            run=self.run,
+            phase=method,
+            progress=self.progress,
+            label=f"training {method}",
+        )
+        folder = self._folder(method)
+        rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
+        save(replace(subject.checkpoint, model=model, context=subject.context), folder)
+        return replace(record, model_folder=str(folder.relative_to(self.run.path)))
+
+    def _folder(self, method: str) -> Path:
+        return self.run.path / "models" / method
