@@ -32,7 +32,7 @@ def short_convolution(
     taps = weight[:, 0, :].unbind(-1)
     if resets is None:
         y = sum(inputs[:, d : d + length] * tap for d, tap in enumerate(taps))
-        final = inputs[:, length:]
+        final = inputs[:, length:].clone()  # a view would keep every input alive as long as the state
     else:
         count = resets.cumsum(1)
         segment = torch.cat([count.new_zeros(count.shape[0], window), count], dim=1)  # [B, W + T]

@@ -1,0 +1,134 @@
+"""Opening and saving models: a folder, a file inside one, or a hub id, in any known checkpoint format."""
+
+from pathlib import Path
+
+import torch
+
+from everlong.checkpoints._checkpoint import Checkpoint, Placement, first_line, read_json
+from everlong.checkpoints._hub import fetch, is_hub_id
+from everlong.checkpoints._weights import is_weights_file, read_weights
+from everlong.checkpoints.formats import FORMATS, recognise
+from everlong.errors import EverlongError
+from everlong.models.language_model import LanguageModel
+from everlong.models.presets import published_context
+from everlong.ops.backends import choose
+
+DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "float64")}
+
+
+def open_model(
+    request: str | Path,
+    *,
+    backend: str = "auto",
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+) -> Checkpoint:
+    """Opens a model.
+
+    Args:
+        request: a folder with config.json and weights, a file inside one (a weights file is then the one read), or
+            ``owner/name`` on the hub where no such path exists.
+        backend: which backend the recurrences take.
+        device: where the model goes; None: the CPU.
+        dtype: float32, bfloat16, float16 or float64; None: float32, whatever the file holds.
+
+    Returns:
+        The model in evaluation mode, and what is known of it.
+
+    Raises:
+        EverlongError: anything is missing, torn, unknown or contradictory; one line that names it.
+    """
+    placement = _placement(backend, device, dtype)
+    folder, preferred, name = _locate(request)
+    config_path = folder / "config.json"
+    if not config_path.is_file():
+        raise EverlongError(f"{folder} has no config.json; MODEL is a folder with config.json and weights")
+    config = read_json(config_path)
+    format_ = recognise(config, config_path)
+    format_.parse(config, config_path)  # before the weights: what is refused is refused at once
+    context, tokenizer = format_.read_settings(folder, config)
+    weights = read_weights(folder, preferred)
+    return Checkpoint(
+        model=format_.read(folder, config, weights, placement),
+        format=format_.name,
+        context=context if context is not None else published_context(name),
+        tokenizer=tokenizer,
+        folder=folder,
+        name=name,
+        config=config,
+        container=weights.container,
+    )
+
+
+def load(
+    request: str | Path,
+    *,
+    backend: str = "auto",
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+) -> LanguageModel:
+    """The model alone; see ``open_model``."""
+    return open_model(request, backend=backend, device=device, dtype=dtype).model
+
+
+def save(
+    model: Checkpoint | LanguageModel,
+    folder: str | Path,
+    *,
+    source: Checkpoint | None = None,
+    format: str | None = None,
+    context: int | None = None,
+    tokenizer: str | None = None,
+) -> None:
+    """Saves a model into a new folder, atomically, in the model's dtype.
+
+    Args:
+        model: a model, or a checkpoint (its model, with itself as the source).
+        folder: the target; must not exist.
+        source: the checkpoint that the model came from: its format, container, unknown configuration keys and other
+            small files are kept, and its context and tokenizer stand where none are given.
+        format: a name from ``FORMATS``; None: the source's, or Everlong's own.
+        context: the training length in tokens.
+        tokenizer: the tokenizer's name.
+    """
+    if isinstance(model, Checkpoint):
+        source, model = source or model, model.model
+    writer = FORMATS[format or (source.format if source else "everlong")]()
+    if source is not None:
+        context = source.context if context is None else context
+        tokenizer = source.tokenizer if tokenizer is None else tokenizer
+    writer.write(model, Path(folder), source=source, context=context, tokenizer=tokenizer)
+
+
+def parse_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
+    """The dtype of a name; None: float32."""
+    name = "float32" if dtype is None else str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise EverlongError(f"dtype is {name!r}; known: {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def _placement(backend: str, device: str | torch.device | None, dtype: str | torch.dtype | None) -> Placement:
+    parsed = parse_dtype(dtype)
+    try:
+        place = torch.device("cpu" if device is None else device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise EverlongError(f"device {str(device)!r} cannot be used here: {first_line(error)}") from error
+    choose(backend, place, parsed)  # an unknown or unable backend is an error before anything is read
+    return Placement(backend=backend, device=place, dtype=parsed)
+
+
+def _locate(request: str | Path) -> tuple[Path, Path | None, str]:
+    """The folder, the weights file asked for or None, and the model's name."""
+    path = Path(request).expanduser()
+    if path.is_dir():
+        return path, None, path.resolve().name
+    if path.is_file():
+        if not is_weights_file(path) and path.suffix != ".json":
+            raise EverlongError(f"{path} is no model; give its folder, its config.json, or a .safetensors or .bin file")
+        shard = path.suffix == ".json" or "-of-" in path.stem
+        return path.parent, None if shard else path, path.resolve().parent.name
+    if is_hub_id(str(request)):
+        return fetch(str(request)), None, str(request)
+    raise EverlongError(f"no model at {str(request)!r}; MODEL is a folder, a file inside one, or owner/name on the hub")
