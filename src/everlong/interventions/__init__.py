@@ -1,0 +1,1 @@
+"""What the state is at the start of a training row: the interventions, and the zero control, behind one protocol."""

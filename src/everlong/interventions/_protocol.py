@@ -1,0 +1,81 @@
+"""What every intervention is. It knows states and plain tensors, never models or batches."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from everlong.interventions.config import InterventionConfig
+from everlong.state import RecurrentState, StateSpec
+
+Value = Tensor | int | float | str
+
+
+class Intervention(ABC):
+    """Decides what the state is at the start of each training row; evaluation always starts from zero.
+
+    Every step the loop calls ``initial_state``, then ``ages``, and after the optimizer ``observe``. What is drawn is
+    a function of (seed, step, global row), so that any number of processes, and any resume, gives the same run.
+
+    Args:
+        config: its settings.
+        seed: of its draws, 0 or more.
+
+    Attributes:
+        name: its name in the registry and in records.
+        data_order: the data order that it needs: "any", "shuffled" or "contiguous".
+        unscored_prefix: tokens at the start of a row that are read without loss.
+    """
+
+    name: ClassVar[str]
+    data_order: ClassVar[Literal["any", "shuffled", "contiguous"]]
+    unscored_prefix: int = 0
+
+    def __init__(self, config: InterventionConfig, *, seed: int):
+        self.config, self.seed = config, seed
+
+    def row_length(self, context: int) -> int:
+        """Tokens that a row must have for a training context of ``context`` tokens."""
+        return context
+
+    @abstractmethod
+    def initial_state(
+        self, starts: Bool[Tensor, " B"], spec: StateSpec, step: int, rows: Int[Tensor, " B"]
+    ) -> RecurrentState:
+        """The state that each row starts from, without a graph.
+
+        Args:
+            starts: True where a row begins at its document's first token; on the device that the state is wanted on.
+            spec: the leaves of the model's state.
+            step: the step, counted from 0.
+            rows: each row's place in the whole batch over all processes, on the CPU.
+        """
+
+    @abstractmethod
+    def observe(self, final_state: RecurrentState, ages: Int[Tensor, " B"]) -> None:
+        """Takes note of the state after the rows that ``initial_state`` started last; it is detached here.
+
+        Args:
+            final_state: the state after each row's last token.
+            ages: tokens since each of these states was zero, on the CPU.
+        """
+
+    def ages(self, rows: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
+        """Tokens since the state was zero, at the start of each row that ``initial_state`` started last; on the CPU."""
+        return torch.zeros(len(rows), dtype=torch.int64)
+
+    def state_dict(self) -> dict[str, Value]:
+        """Everything that a resume needs, flat; nothing that a constructor is given."""
+        return {}
+
+    def load_state_dict(self, values: Mapping[str, Value]) -> None:
+        """Goes on from where ``state_dict`` was taken."""
+        assert not values, f"{self.name} keeps nothing, but was given {sorted(values)}"
+
+    def settings(self) -> dict[str, Any]:
+        """What it was set to, for records."""
+        return {"method": self.name, "data_order": self.data_order, "seed": self.seed, **asdict(self.config)}

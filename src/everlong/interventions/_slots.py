@@ -1,0 +1,74 @@
+"""What is carried from one step to the next: a state and its age in each slot, that is, in each place of the batch."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from everlong.errors import EverlongError
+from everlong.interventions._protocol import Value
+from everlong.state import RecurrentState, StateSpec
+
+LEAF = "leaf."
+
+
+class Slots:
+    """Final states by global row; a row that was never put is zero, and so are leaves of other roles than those kept.
+
+    Args:
+        roles: the roles of the leaves that are kept.
+    """
+
+    def __init__(self, roles: Iterable[str]):
+        self._roles = frozenset(roles)
+        self._rows = torch.empty(0, dtype=torch.int64)
+        self._ages = torch.empty(0, dtype=torch.int64)
+        self._leaves: dict[str, Tensor] = {}
+
+    def put(self, rows: Int[Tensor, " B"], state: RecurrentState, ages: Int[Tensor, " B"]) -> None:
+        """Keeps the states of rows, detached, in place of what they held."""
+        leaves = {leaf.path: _own(tensor) for leaf, tensor in state.items() if leaf.role in self._roles}
+        others = ~torch.isin(self._rows, rows)
+        if others.any():  # the batch comes in several parts
+            rows = torch.cat([self._rows[others], rows])
+            ages = torch.cat([self._ages[others], ages])
+            leaves = {path: torch.cat([self._leaves[path][others], tensor]) for path, tensor in leaves.items()}
+        self._rows, self._ages, self._leaves = rows, ages, leaves
+
+    def take(
+        self, spec: StateSpec, rows: Int[Tensor, " B"], device: torch.device
+    ) -> tuple[RecurrentState, Int[Tensor, " B"]]:
+        """The states of rows and their ages; what is given is still kept, and must not be changed in place."""
+        if not len(self._rows):
+            return spec.zeros(len(rows), device), torch.zeros(len(rows), dtype=torch.int64)
+        leaves = []
+        for leaf in spec.leaves:
+            if leaf.role not in self._roles:
+                leaves.append(torch.zeros(len(self._rows), *leaf.shape, dtype=leaf.dtype, device=device))
+            elif leaf.path in self._leaves:
+                leaves.append(self._leaves[leaf.path].to(device))
+            else:
+                raise EverlongError(f"the carried states are another model's: they have no leaf {leaf.path}")
+        state = RecurrentState(spec, tuple(leaves))
+        if torch.equal(rows, self._rows):
+            return state, self._ages
+        found = rows.unsqueeze(1) == self._rows
+        place, absent = found.int().argmax(1), ~found.any(1)
+        return state.rows(place.to(device)).reset(absent.to(device)), self._ages[place].masked_fill(absent, 0)
+
+    def state_dict(self) -> dict[str, Value]:
+        """What is kept, flat."""
+        return {"rows": self._rows, "ages": self._ages, **{LEAF + path: leaf for path, leaf in self._leaves.items()}}
+
+    def load_state_dict(self, values: Mapping[str, Value]) -> None:
+        """Goes on from where ``state_dict`` was taken."""
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        self._rows, self._ages = tensors.pop("rows"), tensors.pop("ages")
+        self._leaves = {name.removeprefix(LEAF): tensor for name, tensor in tensors.items()}
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """The values without their graph, contiguous (as a resume finds them), and not holding on to a larger tensor."""
+    tensor = tensor.detach().contiguous()
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()

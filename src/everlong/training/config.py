@@ -1,0 +1,49 @@
+"""Settings of the training loop, free of torch."""
+
+from dataclasses import dataclass
+
+from everlong.errors import EverlongError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """The paper's recipe (arXiv 2507.02782): AdamW, cosine with a floor, linear warm-up."""
+
+    steps: int = 100
+    """Optimizer steps."""
+    batch_size: int = 32
+    """Rows of training context a step."""
+    learning_rate: float = 3e-4
+    """Peak learning rate; for post-training one tenth of pre-training's."""
+    learning_rate_floor: float = 1e-5
+    """Where the cosine ends."""
+    warm_up: float = 0.1
+    """Share of the steps over which the learning rate climbs to its peak."""
+    weight_decay: float = 0.1
+    """Decoupled weight decay; none on A_log, D, dt_bias, norms and biases."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW's averages."""
+    clip: float = 1.0
+    """Gradients are scaled down to this norm."""
+    seed: int = 0
+    """Of the data order, and of what the intervention draws."""
+    checkpoint_every: int = 25
+    """Steps between the checkpoints that a resume goes on from; at Ctrl-C and at the end there is always one."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "checkpoint_every"):
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "it must be at least 1")
+        for name in ("learning_rate", "clip"):
+            _require(name, getattr(self, name), getattr(self, name) > 0, "it must be above 0")
+        floor_fits = 0 <= self.learning_rate_floor <= self.learning_rate
+        allowed = f"it must lie between 0 and learning_rate, {self.learning_rate}"
+        _require("learning_rate_floor", self.learning_rate_floor, floor_fits, allowed)
+        _require("warm_up", self.warm_up, 0 <= self.warm_up <= 1, "it must lie between 0 and 1")
+        _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "it must be at least 0")
+        _require("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "each must be at least 0 and below 1")
+        _require("seed", self.seed, self.seed >= 0, "it must be at least 0")
+
+
+def _require(name: str, value: object, fits: bool, allowed: str) -> None:
+    if not fits:
+        raise EverlongError(f"{name} is {value}; {allowed}")

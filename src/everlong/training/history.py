@@ -1,0 +1,70 @@
+"""What a run counted and measured so far; it survives a resume."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from everlong.interventions.exposure import ExposureCounter
+
+
+class History:
+    """Losses, tokens, exposure and seconds of a phase, over all the processes that worked on it.
+
+    Args:
+        context: tokens a row.
+        steps: of the whole phase.
+    """
+
+    def __init__(self, *, context: int, steps: int):
+        self.exposure = ExposureCounter(context=context, steps=steps)
+        self.read_tokens = 0
+        self._losses: list[float] = []
+        self._seconds, self._began = 0.0, time.monotonic()
+
+    def add(self, loss: float, ages: np.ndarray, learning_rate: float, scored: np.ndarray | None) -> None:
+        """Counts one step: its loss, and of each token [B, T] the age of the state it met and whether it is scored."""
+        self._losses.append(loss)
+        self.read_tokens += ages.size
+        self.exposure.add(ages, learning_rate, scored)
+
+    @property
+    def seconds(self) -> float:
+        """Spent on this phase, earlier processes included."""
+        return self._seconds + time.monotonic() - self._began
+
+    @property
+    def first_loss(self) -> float:
+        """Mean loss of the first tenth of the steps so far."""
+        return _mean(self._losses[: self._tenth])
+
+    @property
+    def final_loss(self) -> float:
+        """Mean loss of the last tenth of the steps so far."""
+        return _mean(self._losses[-self._tenth :])
+
+    @property
+    def _tenth(self) -> int:
+        return max(1, len(self._losses) // 10)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resume needs."""
+        return {
+            "losses": torch.tensor(self._losses, dtype=torch.float64),
+            "read_tokens": self.read_tokens,
+            "seconds": self.seconds,
+            **self.exposure.state_dict(),
+        }
+
+    def load_state_dict(self, values: Mapping[str, Any]) -> None:
+        """Goes on from where ``state_dict`` was taken."""
+        self._losses = values["losses"].tolist()
+        self.read_tokens = values["read_tokens"]
+        self._seconds, self._began = values["seconds"], time.monotonic()
+        self.exposure.load_state_dict(values)
+
+
+def _mean(losses: Sequence[float]) -> float:
+    return sum(losses) / len(losses)

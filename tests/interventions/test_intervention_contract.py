@@ -1,0 +1,114 @@
+"""What every intervention in the registry must hold to."""
+
+import json
+
+import pytest
+import torch
+from torch import Tensor
+
+from everlong.interventions.config import InterventionConfig
+from everlong.interventions.methods import CONFIGS, INTERVENTIONS, create
+from tests.interventions.states import LENGTH, SPEC, final_state, same, walk
+
+ROWS = torch.arange(4)
+STARTS = torch.zeros(4, dtype=torch.bool)
+
+pytestmark = pytest.mark.parametrize("method", INTERVENTIONS)
+
+
+def test_the_registry_names_it_and_its_settings(method):
+    assert INTERVENTIONS[method].name == method
+    assert issubclass(CONFIGS[method], InterventionConfig)
+    assert list(CONFIGS) == list(INTERVENTIONS)
+
+
+def test_it_declares_the_data_order_it_needs(method):
+    assert INTERVENTIONS[method].data_order in ("any", "shuffled", "contiguous")
+
+
+def test_its_settings_can_stand_in_a_record(method):
+    settings = create(method, seed=3).settings()
+    assert settings["method"] == method
+    assert settings["seed"] == 3
+    assert json.loads(json.dumps(settings))["method"] == method
+
+
+def test_its_rows_are_at_least_as_long_as_the_context_with_a_scored_token(method):
+    intervention = create(method, seed=0)
+    assert intervention.row_length(32) >= 32
+    assert 0 <= intervention.unscored_prefix < intervention.row_length(32)
+
+
+def test_the_first_step_starts_from_zero(method):
+    intervention = create(method, seed=0)
+    state = intervention.initial_state(STARTS, SPEC, 0, ROWS)
+    assert same(state, SPEC.zeros(4))
+    assert intervention.ages(ROWS).tolist() == [0, 0, 0, 0]
+
+
+def test_initial_states_fit_the_model_and_have_no_graph(method):
+    for state, ages in walk(create(method, seed=0), range(5), ROWS):
+        state.check(SPEC, 4)
+        for leaf, tensor in state.items():
+            assert tensor.dtype == leaf.dtype
+            assert not tensor.requires_grad
+        assert ages.shape == (4,)
+        assert ages.dtype == torch.int64
+
+
+def test_observe_detaches(method):
+    intervention = create(method, seed=0)
+    intervention.initial_state(STARTS, SPEC, 0, ROWS)
+    graph = final_state(0, ROWS).map(lambda leaf: leaf.requires_grad_() * 2)
+    intervention.observe(graph, torch.full((4,), LENGTH))
+    state = intervention.initial_state(STARTS, SPEC, 1, ROWS)
+    assert not any(tensor.requires_grad for tensor in state.leaves)
+    assert not any(value.requires_grad for value in intervention.state_dict().values() if isinstance(value, Tensor))
+
+
+def test_observed_states_are_not_changed(method):
+    intervention = create(method, seed=0)
+    for step in range(6):
+        intervention.initial_state(STARTS, SPEC, step, ROWS)
+        observed = final_state(step, ROWS)
+        intervention.observe(observed, torch.full((4,), LENGTH))
+        intervention.initial_state(STARTS, SPEC, step + 1, ROWS)
+        assert same(observed, final_state(step, ROWS))
+
+
+def test_a_resume_goes_on_with_the_same_draws_states_and_ages(method):
+    whole = walk(create(method, seed=5), range(12), ROWS)
+    first = create(method, seed=5)
+    walk(first, range(6), ROWS)
+    kept = first.state_dict()
+    assert all(isinstance(value, Tensor | int | float | str) for value in kept.values())
+    second = create(method, seed=5)
+    second.load_state_dict({name: v.clone() if isinstance(v, Tensor) else v for name, v in kept.items()})
+    for (ours, our_ages), (theirs, their_ages) in zip(walk(second, range(6, 12), ROWS), whole[6:], strict=True):
+        assert same(ours, theirs)
+        assert torch.equal(our_ages, their_ages)
+
+
+@pytest.mark.parametrize("parts", [[[0, 1], [2, 3]], [[0, 2], [1, 3]], [[3], [0, 1, 2]]])
+def test_rows_do_not_depend_on_the_processes_that_they_are_spread_over(method, parts):
+    together = walk(create(method, seed=1), range(10), ROWS)
+    for part in parts:
+        rows = torch.tensor(part)
+        for (alone, alone_ages), (state, ages) in zip(
+            walk(create(method, seed=1), range(10), rows), together, strict=True
+        ):
+            assert same(alone, state.rows(rows))
+            assert torch.equal(alone_ages, ages[rows])
+
+
+def test_asking_twice_gives_the_same_state(method):
+    intervention = create(method, seed=2)
+    walk(intervention, range(4), ROWS)
+    states = [intervention.initial_state(STARTS, SPEC, 4, ROWS) for _ in range(2)]
+    assert same(*states)
+
+
+def test_global_generators_are_left_alone(method):
+    before = torch.get_rng_state()
+    walk(create(method, seed=0), range(4), ROWS)
+    assert torch.equal(before, torch.get_rng_state())
