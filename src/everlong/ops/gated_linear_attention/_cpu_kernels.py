@@ -1,0 +1,597 @@
+"""The Numba kernels of ``cpu.py``: the recurrence with tiles of the state in registers, a range of heads a thread.
+
+A multiplication by the decay a token is saved by keeping, within a segment of tokens, the state divided by the decay
+since the segment's first token. With c_t the sum of the log-decays after that first token:
+
+    S_t = diag(exp c_t) Z_t,    Z_t = Z_{t-1} + (exp(-c_t) k_t) v_t^T,    o_t = (exp(c_t) q_t)^T Z_t          (3)
+
+A segment ends before c falls below ``-LIMIT``, so exp(-c_t) never overflows; a token whose own decay is stronger starts
+a segment, and its decay multiplies the state as exp(g_t) <= 1. All gradients are recurrences of the same form:
+
+    dq_t = S_t do_t                                         the state again, read by value channel            (4)
+    dS_t = diag(exp g_{t+1}) dS_{t+1} + q_t do_t^T          carried backwards                                 (5)
+    dv_t = dS_t^T k_t,    dk_t = dS_t v_t                   its two read-outs                                 (6)
+    dg_t = dg_{t+1} + q_t dq_t - k_t dk_t                   summed over K where a head has one decay          (7)
+
+(7) holds because dS_t S_t, summed over V, is q_t dq_t + dg_{t+1} by (5) and dg_t + k_t dk_t by (1); it starts from the
+sum of dS_T S_T, and from zero where a reset follows. With a bonus the read-out at t sees S_{t-1}: q, o, dq and do are
+then taken at t + 1 (``lag`` is 1), and the bonus part stands apart.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import llvmlite.binding
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+# A tile is TILE vectors of TILE floats: half of AVX-512's registers, which leaves room for q, k, v and sums.
+TILE = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f", False) else 8
+SEGMENT = 64  # tokens at most: what a segment needs stays in the L1 and L2 caches
+LIMIT = 40.0  # exp(40) = 2e17: float32 has room for keys and values up to 1e21
+LOG2E = 1.0 / math.log(2.0)
+EXP2 = tuple(np.float32(math.log(2.0) ** n / math.factorial(n)) for n in range(8))  # 2^x for |x| <= 1/2 to 5e-9
+
+
+class Rows(NamedTuple):
+    """One head's tokens in an array: token t is ``flat[origin + t * jump :][:width]``."""
+
+    flat: Any
+    origin: int
+    jump: int
+    width: int
+
+
+class Space(NamedTuple):
+    """What a thread works in: one row a token of a segment, padded to whole tiles."""
+
+    write_keys: Any  # [L, K]
+    read_keys: Any
+    sum_keys: Any
+    write_values: Any  # [L, V]
+    read_values: Any
+    sum_values: Any
+    logs: Any  # c_t [L, 1 or K], float64
+    up: Any  # exp(c_t) [L, 1 or K]
+    down: Any  # exp(-c_t)
+    sums: Any  # the log-decay that the stored state lacks [1 or K], float64
+    scale: Any  # the decay of the stored state on its way into a segment [K]
+    ones: Any  # [L]
+    none: Any  # [L, 0]
+
+
+def compiled(parallel: bool = False) -> Any:
+    """Numba's njit, kept on disk for later processes where any folder can be written to."""
+
+    def decorate(function: Any) -> Any:
+        # nothing that would let LLVM assume away a NaN or an infinity
+        options = {
+            "nogil": True,
+            "fastmath": {"contract", "reassoc", "nsz"},
+            "error_model": "numpy",
+            "parallel": parallel,
+        }
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # "cannot cache function": neither this folder nor the user's cache is writable
+            return numba.njit(cache=False, **options)(function)
+
+    return decorate
+
+
+@intrinsic
+def _tile(typingctx, write, read, lanes, outputs, state, inward, outward, fresh, count):
+    """Equation (3) for one tile of the state over ``count`` tokens, as LLVM vectors that stay in registers.
+
+    The first five arguments are (flat array, index of the first, step to the next): the first four go by tokens, the
+    state by rows. Lanes are multiplied by ``inward`` and what is read by ``outward``, both one number a token.
+    """
+
+    def generate(context, builder, signature, arguments):
+        vector = ir.VectorType(ir.FloatType(), TILE)
+        undefined, zeros = ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0.0] * TILE)
+
+        def integer(value):
+            return ir.Constant(context.get_value_type(types.intp), value)
+
+        def pointer(kind, value):
+            return context.make_array(kind)(context, builder, value).data
+
+        def matrix(kind, value):
+            array, start, step = cgutils.unpack_tuple(builder, value)
+            return builder.gep(pointer(kind[0], array), [start]), step
+
+        def address(place, i, j=0):
+            return builder.gep(place[0], [builder.add(builder.mul(i, place[1]), integer(j))])
+
+        def load(place, i):
+            return builder.load(builder.bitcast(address(place, i), vector.as_pointer()), align=4)
+
+        def store(value, place, i):
+            builder.store(value, builder.bitcast(address(place, i), vector.as_pointer()), align=4)
+
+        def spread(place, i, j=0):  # one float to all lanes
+            one = builder.insert_element(undefined, builder.load(address(place, i, j)), ir.Constant(ir.IntType(32), 0))
+            return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), TILE), [0] * TILE))
+
+        def multiply_add(a, b, c):  # fused where the machine can
+            return builder.fadd(builder.fmul(a, b, flags=["contract"]), c, flags=["contract"])
+
+        kinds = signature.args
+        writes, reads, values, sums, rows = (matrix(kinds[n], arguments[n]) for n in range(5))
+        weights_in, weights_out = ((pointer(kinds[n], arguments[n]), integer(1)) for n in (5, 6))
+        fresh, count = arguments[7:]
+        tile = [cgutils.alloca_once(builder, vector) for _ in range(TILE)]
+        for r, row in enumerate(tile):
+            builder.store(load(rows, integer(r)), row)
+        with cgutils.for_range(builder, count) as loop:
+            value = builder.fmul(load(values, loop.index), spread(weights_in, loop.index))
+            parts = [zeros] * 4  # four chains of additions: one would wait for itself
+            for r, row in enumerate(tile):
+                element = multiply_add(spread(writes, loop.index, r), value, builder.load(row))
+                builder.store(element, row)
+                parts[r % 4] = multiply_add(spread(reads, loop.index, r), element, parts[r % 4])
+            total = builder.fadd(builder.fadd(parts[0], parts[1]), builder.fadd(parts[2], parts[3]))
+            before = builder.select(fresh, zeros, load(sums, loop.index))
+            store(multiply_add(total, spread(weights_out, loop.index), before), sums, loop.index)
+        for r, row in enumerate(tile):
+            store(builder.load(row), rows, integer(r))
+        return context.get_dummy_value()
+
+    return types.void(write, read, lanes, outputs, state, inward, outward, fresh, count), generate
+
+
+@compiled()
+def _sweep(write, read, lanes, outputs, state, inward, outward, count):
+    """All tiles of a state whose rows meet ``write`` and ``read``, and whose columns meet ``lanes`` and ``outputs``."""
+    rows, columns = state.shape
+    for column in range(0, columns, TILE):
+        for row in range(0, rows, TILE):
+            _tile(  # pyright: ignore[reportCallIssue]
+                (write[0], write[1] + row, write[2]),
+                (read[0], read[1] + row, read[2]),
+                (lanes[0], lanes[1] + column, lanes[2]),
+                (outputs[0], outputs[1] + column, outputs[2]),
+                (state.reshape(-1), row * columns + column, columns),
+                inward,
+                outward,
+                row == 0,
+                count,
+            )
+
+
+@compiled()
+def _head(x, b, h):
+    """One head of [B, T, heads, width]."""
+    length, heads, width = x.shape[1:]
+    return Rows(x.reshape(-1), (b * length * heads + h) * width, heads * width, width)
+
+
+@compiled()
+def _scratch(rows, columns):
+    """Zeros, on a cache line's boundary, with the columns padded to whole tiles."""
+    size = rows * ((columns + TILE - 1) // TILE * TILE)
+    flat = np.zeros(size + 16, np.float32)
+    start = (-flat.ctypes.data % 64) // 4
+    return flat[start : start + size].reshape(rows, -1)
+
+
+@compiled()
+def _space(key_dim, value_dim, channels):
+    return Space(
+        _scratch(SEGMENT, key_dim),
+        _scratch(SEGMENT, key_dim),
+        _scratch(SEGMENT, key_dim),
+        _scratch(SEGMENT, value_dim),
+        _scratch(SEGMENT, value_dim),
+        _scratch(SEGMENT, value_dim),
+        np.empty((SEGMENT, channels)),
+        np.empty((SEGMENT, channels), np.float32),
+        np.empty((SEGMENT, channels), np.float32),
+        np.empty(channels),
+        np.ones(_scratch(1, key_dim).size, np.float32),
+        np.ones(SEGMENT, np.float32),
+        np.empty((SEGMENT, 0), np.float32),
+    )
+
+
+@compiled()
+def _exp(x, out):
+    """exp(x) in float32 of float64 x <= 0: a polynomial, which LLVM vectorises, as it does not the library's exp."""
+    for i in range(x.size):
+        scaled = max(x[i] * LOG2E, -150.0)
+        whole = np.rint(scaled)
+        part = np.float32(scaled - whole)
+        power = EXP2[7] * part + EXP2[6]
+        power = power * part + EXP2[5]
+        power = power * part + EXP2[4]
+        power = power * part + EXP2[3]
+        power = power * part + EXP2[2]
+        power = power * part + EXP2[1]
+        power = power * part + EXP2[0]
+        exponent = max(np.int32(whole) + np.int32(127), np.int32(0)) << np.int32(23)
+        out[i] = power * np.int32(exponent).view(np.float32)
+
+
+@compiled()
+def _segment(decays, h, cuts, first, step, left, space):
+    """Finds the segment of tokens that starts at ``first``, and its weights in equation (3), which it leaves in space.
+
+    Args:
+        decays: one row's log-decays [T, H, 1 or K].
+        h: the head.
+        cuts: one row's resets [T].
+        first: the first token.
+        step: 1 forwards, -1 backwards.
+        left: tokens left.
+        space: its ``sums`` are taken over from the segment before, and left for the one after.
+
+    Returns:
+        the number of tokens, and whether a reset cuts off the state before them.
+    """
+    length, channels = decays.shape[0], decays.shape[2]
+    logs = space.logs
+    t = first if step > 0 else first + 1  # backwards, the decay of token t + 1 leads to token t
+    cut = 0 <= t < length and cuts[t]
+    for d in range(channels):
+        logs[0, d] = space.sums[d] + (decays[t, h, d] if 0 <= t < length else 0.0)
+    _exp(logs[0], space.scale[:channels])
+    if channels == 1:
+        space.scale[:] = space.scale[0]
+    logs[0] = 0
+    count = 1
+    while count < min(left, SEGMENT):
+        t += step
+        before, after, decay = logs[count - 1], logs[count], decays[t, h]
+        ends = cuts[t]
+        for d in range(channels):
+            after[d] = before[d] + decay[d]
+            ends |= after[d] < -LIMIT
+        if ends:
+            break
+        count += 1
+    space.sums[:] = logs[count - 1]
+    up, down = space.up[:count].reshape(-1), space.down[:count].reshape(-1)
+    _exp(logs[:count].reshape(-1), up)
+    for i in range(up.size):
+        down[i] = np.float32(1) / up[i]
+    return count, cut
+
+
+@compiled()
+def _finish(space):
+    """Leaves in ``scale`` what the stored state has still to be multiplied by."""
+    channels = space.sums.size
+    _exp(space.sums, space.scale[:channels])
+    if channels == 1:
+        space.scale[:] = space.scale[0]
+
+
+@compiled()
+def _direct(rows, lag, weights):
+    """Whether the kernel can work on the tokens where they lie: no padding, no token beyond the ends, no weights."""
+    return lag == 0 and weights.shape[1] == 0 and rows.width % TILE == 0
+
+
+@compiled()
+def _fetch(rows, first, step, count, cuts, lag, shift, weights, scratch):
+    """Tokens first + shift, first + shift + step, ... times ``weights``, as (flat array, start, step)."""
+    if _direct(rows, lag, weights):
+        return rows.flat, rows.origin + first * rows.jump, step * rows.jump
+    for i in range(count):
+        t, row = first + step * i + shift, scratch[i]
+        if t < 0 or t >= cuts.size or (shift == 1 and cuts[t]):  # the token does not see the state before it
+            row[:] = 0
+            continue
+        start = rows.origin + t * rows.jump
+        values, weight = rows.flat[start : start + rows.width], weights[i]
+        if weight.size:
+            for c in range(values.size):
+                row[c] = values[c] * weight[c]
+        else:
+            for c in range(values.size):
+                row[c] = values[c]
+    return scratch.reshape(-1), 0, scratch.shape[1]
+
+
+@compiled()
+def _target(rows, first, step, lag, weights, scratch):
+    if _direct(rows, lag, weights):
+        return rows.flat, rows.origin + first * rows.jump, step * rows.jump
+    return scratch.reshape(-1), 0, scratch.shape[1]
+
+
+@compiled()
+def _deliver(rows, first, step, count, cuts, lag, shift, weights, scratch):
+    """Takes what was read from scratch to where it belongs; the counterpart of ``_fetch``."""
+    if _direct(rows, lag, weights):
+        return
+    for i in range(count):
+        t, row = first + step * i + shift, scratch[i]
+        if 0 <= t < cuts.size:
+            start = rows.origin + t * rows.jump
+            values, weight = rows.flat[start : start + rows.width], weights[i]
+            if shift == 1 and cuts[t]:
+                values[:] = 0
+            elif weight.size:
+                for c in range(values.size):
+                    values[c] = row[c] * weight[c]
+            else:
+                for c in range(values.size):
+                    values[c] = row[c]
+
+
+@compiled()
+def _set(state, values, transposed):
+    """Sets a padded state from values of its size or, transposed, of the other; no values are zeros."""
+    state[:] = 0
+    for i in range(values.shape[1] if transposed else values.shape[0]):
+        row, source = state[i], values[:, i] if transposed else values[i]
+        for j in range(source.size):
+            row[j] = source[j]
+
+
+@compiled()
+def _get(state, values):
+    for i in range(values.shape[0]):
+        row, source = values[i], state[i]
+        for j in range(row.size):
+            row[j] = source[j]
+
+
+@compiled()
+def _multiply(state, scale, transposed):
+    for i in range(state.shape[0]):
+        row = state[i]
+        if transposed:
+            for j in range(row.size):
+                row[j] *= scale[j]
+        else:
+            for j in range(row.size):
+                row[j] *= scale[i]
+
+
+@compiled()
+def _traverse(
+    step,
+    lag,
+    decays,
+    h,
+    cuts,
+    write_keys,
+    write_values,
+    read_keys,
+    out_values,
+    read_values,
+    out_keys,
+    state,
+    turned,
+    space,
+):
+    """Runs (3) over a row: writes keys values^T; reads out_values from ``state`` and out_keys from it ``turned``.
+
+    Either state may be empty, and is then left out. Tokens -lag to T - 1 are visited: -1 has no k and v, but with a
+    bonus it is where the first token's q and o, or do, meet the initial state.
+    """
+    per_channel = space.up.shape[1] > 1
+    inward, outward = (space.ones, space.ones) if per_channel else (space.down.reshape(-1), space.up.reshape(-1))
+    down, up = (space.down, space.up) if per_channel else (space.none, space.none)
+    write, read = (0, lag) if step > 0 else (lag, 0)  # q, o, dq and do are read forwards and written backwards
+    left = cuts.size + lag
+    first = -lag if step > 0 else cuts.size - 1
+    space.sums[:] = 0
+    while left > 0:
+        count, cut = _segment(decays, h, cuts, first, step, left, space)
+        if cut:
+            state[:] = 0
+            turned[:] = 0
+        else:
+            _multiply(state, space.scale, False)
+            _multiply(turned, space.scale, True)
+        keys = _fetch(write_keys, first, step, count, cuts, lag, write, down, space.write_keys)
+        values = _fetch(write_values, first, step, count, cuts, lag, write, space.none, space.write_values)
+        if state.size:
+            reads = _fetch(read_keys, first, step, count, cuts, lag, read, up, space.read_keys)
+            target = _target(out_values, first, step, lag, space.none, space.sum_values)
+            _sweep(keys, reads, values, target, state, inward, outward, count)
+            _deliver(out_values, first, step, count, cuts, lag, read, space.none, space.sum_values)
+        if turned.size:
+            reads = _fetch(read_values, first, step, count, cuts, lag, read, space.none, space.read_values)
+            target = _target(out_keys, first, step, lag, up, space.sum_keys)
+            _sweep(values, reads, keys, target, turned, inward, outward, count)
+            _deliver(out_keys, first, step, count, cuts, lag, read, up, space.sum_keys)
+        first += step * count
+        left -= count
+
+
+@compiled()
+def _forward_heads(q, k, v, log_decay, initial_state, bonus, resets, outputs, final_state, first, stop):
+    """Rows' heads first to stop - 1, counted over the batch."""
+    heads, value_dim = v.shape[2:]
+    groups, key_dim = q.shape[2:]
+    lag = min(bonus.shape[0], 1)
+    space = _space(key_dim, value_dim, log_decay.shape[3])
+    state, turned = _scratch(space.scale.size, value_dim), _scratch(0, key_dim)
+    for unit in range(first, stop):
+        b, h = unit // heads, unit % heads
+        group = h * groups // heads
+        queries, keys = _head(q, b, group), _head(k, b, group)
+        values, reads = _head(v, b, h), _head(outputs, b, h)
+        _set(state, initial_state[b, h], False)
+        _traverse(1, lag, log_decay[b], h, resets[b], keys, values, queries, reads, values, keys, state, turned, space)
+        _finish(space)
+        _multiply(state, space.scale, False)
+        _get(state, final_state[b, h])
+        if lag:
+            _add_bonus(q[b], k[b], v[b], bonus[h], group, h, outputs[b])
+
+
+@compiled()
+def _add_bonus(q, k, v, bonus, group, h, outputs):
+    """Adds (q u k) v, the part of (2') that the state has no part in."""
+    for t in range(v.shape[0]):
+        query, key, value, output = q[t, group], k[t, group], v[t, h], outputs[t, h]
+        gain = np.float32(0)
+        for i in range(key.size):
+            gain += query[i] * bonus[i] * key[i]
+        for j in range(value.size):
+            output[j] += gain * value[j]
+
+
+@compiled(parallel=True)
+def forward(q, k, v, log_decay, initial_state, bonus, resets, outputs, final_state, workers):
+    """Equations (1) to (2'); ``log_decay`` is [B, T, H, 1 or K], ``bonus`` [H, K] or [0, K]."""
+    units = v.shape[0] * v.shape[2]
+    for worker in numba.prange(workers):
+        first, stop = worker * units // workers, (worker + 1) * units // workers
+        _forward_heads(q, k, v, log_decay, initial_state, bonus, resets, outputs, final_state, first, stop)
+
+
+@compiled()
+def _decay_gradient(q, k, dq, dk, cuts, group, h, lag, running, d_decays):
+    """Equation (7), in float64; ``running`` starts as the sum of dS_T S_T."""
+    length, channels = d_decays.shape[0], d_decays.shape[2]
+    for t in range(length - 1, -1, -1):
+        if t + 1 < length and cuts[t + 1]:
+            running[:] = 0
+        for side in range(2):  # + q dq, then - k dk
+            s, sign = (t + lag, 1.0) if side == 0 else (t, -1.0)
+            if s == length:
+                continue
+            x, gradient = (q[s, group], dq[s, 0]) if side == 0 else (k[s, group], dk[s, 0])
+            if channels > 1:
+                for d in range(channels):
+                    running[d] += sign * x[d] * gradient[d]
+            else:
+                product = np.float32(0)
+                for d in range(x.size):
+                    product += x[d] * gradient[d]
+                running[0] += sign * product
+        for d in range(channels):
+            d_decays[t, h, d] = 0.0 if cuts[t] else running[d]  # a reset's decay meets a state that counts as zero
+
+
+@compiled()
+def _add_bonus_gradient(q, k, v, bonus, d_outputs, group, h, dq, dk, dv, d_bonus):
+    """Adds the gradients of (q u k) v."""
+    d_bonus[:] = 0
+    for t in range(v.shape[0]):
+        query, key, value, error = q[t, group], k[t, group], v[t, h], d_outputs[t, h]
+        gain, d_gain = np.float32(0), np.float32(0)
+        for i in range(key.size):
+            gain += query[i] * bonus[i] * key[i]
+        for j in range(value.size):
+            d_gain += error[j] * value[j]
+        for j in range(value.size):
+            dv[t, h, j] += gain * error[j]
+        for i in range(key.size):
+            dq[t, 0, i] += d_gain * bonus[i] * key[i]
+            dk[t, 0, i] += d_gain * bonus[i] * query[i]
+            d_bonus[i] += d_gain * query[i] * key[i]
+
+
+@compiled()
+def _add_products(turned, d_final, running):
+    """Adds the sum of dS_T S_T over V, or over K and V for one decay a head."""
+    for i in range(d_final.shape[0]):
+        total = 0.0
+        for j in range(d_final.shape[1]):
+            total += np.float64(turned[j, i]) * d_final[i, j]
+        running[min(i, running.size - 1)] += total
+
+
+@compiled()
+def _accumulate(total, copy, fresh, values):
+    for t in range(total.shape[0]):
+        row, source = total[t, copy], values[t, 0]
+        if fresh:
+            for c in range(row.size):
+                row[c] = source[c]
+        else:
+            for c in range(row.size):
+                row[c] += source[c]
+
+
+@compiled()
+def _backward_heads(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initial, d_bonus, first, stop):
+    """Copies first to stop - 1, counted over the batch; all heads of each."""
+    q, k, v, log_decay, initial_state, bonus, resets = inputs
+    length, heads, value_dim = v.shape[1:]
+    groups, key_dim = q.shape[2:]
+    copies, channels, lag = dq.shape[2], log_decay.shape[3], min(bonus.shape[0], 1)
+    space = _space(key_dim, value_dim, channels)
+    state, turned = _scratch(space.scale.size, value_dim), _scratch(space.sum_values.shape[1], key_dim)
+    empty, running = _scratch(0, value_dim), np.empty(channels)
+    head_dq, head_dk = np.empty((1, length, 1, key_dim), np.float32), np.empty((1, length, 1, key_dim), np.float32)
+    query_sums, key_sums = _head(head_dq, 0, 0), _head(head_dk, 0, 0)
+    for unit in range(first, stop):
+        b, copy = unit // copies, unit % copies
+        decays, cuts = log_decay[b], resets[b]
+        for h in range(copy * (heads // copies), (copy + 1) * (heads // copies)):
+            group = h * groups // heads
+            queries, keys = _head(q, b, group), _head(k, b, group)
+            values, errors, sums = _head(v, b, h), _head(d_outputs, b, h), _head(dv, b, h)
+            _set(turned, initial_state[b, h], True)
+            _traverse(
+                1, lag, decays, h, cuts, keys, values, keys, sums, errors, query_sums, empty, turned, space
+            )  # (4)
+            running[:] = 0
+            if d_final.size:
+                _finish(space)
+                _multiply(turned, space.scale, True)
+                _add_products(turned, d_final[b, h], running)
+            _set(state, d_final[b, h], False)
+            _set(turned, d_final[b, h], True)
+            _traverse(  # (5), (6)
+                -1, lag, decays, h, cuts, queries, errors, keys, sums, values, key_sums, state, turned, space
+            )
+            if lag == 0:  # with a bonus, the visit of token -1 has done so
+                for d in range(channels):
+                    space.sums[d] += decays[0, h, d]
+                if cuts[0]:
+                    state[:] = 0
+            _finish(space)
+            _multiply(state, space.scale, False)
+            _get(state, d_initial[b, h])
+            _decay_gradient(q[b], k[b], head_dq[0], head_dk[0], cuts, group, h, lag, running, d_log_decay[b])
+            if lag:
+                _add_bonus_gradient(
+                    q[b], k[b], v[b], bonus[h], d_outputs[b], group, h, head_dq[0], head_dk[0], dv[b], d_bonus[b, h]
+                )
+            fresh = h % (heads // copies) == 0
+            _accumulate(dq[b], copy, fresh, head_dq[0])
+            _accumulate(dk[b], copy, fresh, head_dk[0])
+
+
+@compiled(parallel=True)
+def backward(
+    q,
+    k,
+    v,
+    log_decay,
+    initial_state,
+    bonus,
+    resets,
+    d_outputs,
+    d_final,
+    dq,
+    dk,
+    dv,
+    d_log_decay,
+    d_initial,
+    d_bonus,
+    workers,
+):
+    """Equations (4) to (7).
+
+    The gradients of q and k are [B, T, copies, K]: each copy sums heads // copies heads, in order, so that no sum takes
+    two threads. ``d_final`` is [B, H, 0, 0] where it is zero; ``d_bonus`` is [B, H or 0, K].
+    """
+    units = dq.shape[0] * dq.shape[2]
+    inputs = q, k, v, log_decay, initial_state, bonus, resets
+    for worker in numba.prange(workers):
+        first, stop = worker * units // workers, (worker + 1) * units // workers
+        _backward_heads(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initial, d_bonus, first, stop)

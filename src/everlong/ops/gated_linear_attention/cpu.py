@@ -1,0 +1,81 @@
+"""The CPU kernel: the recurrence itself, compiled by Numba, forward and backward; no state is kept for any token.
+
+What is saved for the backward pass is the inputs. The kernels and their equations are in ``_cpu_kernels.py``. Results
+do not depend on the number of threads: no sum crosses threads.
+"""
+
+from typing import Any
+
+import numba
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from everlong.ops.gated_linear_attention import _cpu_kernels
+
+ROWS_FOR_ALL = 32  # with fewer rows x groups than this, heads of a group are spread over threads and summed afterwards
+
+
+def gated_linear_attention(
+    q: Float[Tensor, "B T G K"],
+    k: Float[Tensor, "B T G K"],
+    v: Float[Tensor, "B T H V"],
+    log_decay: Float[Tensor, "B T H"] | Float[Tensor, "B T H K"],
+    initial_state: Float[Tensor, "B H K V"],
+    *,
+    bonus: Float[Tensor, "H K"] | None = None,
+    resets: Bool[Tensor, "B T"] | None = None,
+) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
+    """The same function as ``reference.gated_linear_attention``, in float32."""
+    decays = log_decay if log_decay.ndim == 4 else log_decay.unsqueeze(-1)
+    inputs = [x.float() for x in (q, k, v, decays, initial_state)]
+    outputs, final_state = _Recurrence.apply(*inputs, None if bonus is None else bonus.float(), resets)
+    return outputs.to(v.dtype), final_state.to(initial_state.dtype)
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q, k, v, log_decay, initial_state, bonus, resets):
+        q, k, v, log_decay, initial_state = (x.contiguous() for x in (q, k, v, log_decay, initial_state))
+        bonus = q.new_empty(0, q.shape[3]) if bonus is None else bonus.contiguous()
+        resets = torch.zeros(q.shape[:2], dtype=torch.bool) if resets is None else resets.contiguous()
+        outputs, final_state = torch.empty_like(v), torch.empty_like(initial_state)
+        inputs = (q, k, v, log_decay, initial_state, bonus, resets)
+        _run(_cpu_kernels.forward, *inputs, outputs, final_state)
+        ctx.save_for_backward(*inputs)
+        ctx.set_materialize_grads(False)
+        return outputs, final_state
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_outputs, d_final):
+        q, k, v, log_decay, initial_state, bonus, resets = ctx.saved_tensors
+        batch, length, groups, key_dim = q.shape
+        heads = v.shape[2]
+        copies = groups if batch * groups >= ROWS_FOR_ALL else heads
+        d_outputs = torch.zeros_like(v) if d_outputs is None else d_outputs.contiguous()
+        d_final = v.new_empty(batch, heads, 0, 0) if d_final is None else d_final.contiguous()
+        dq, dk = q.new_empty(batch, length, copies, key_dim), k.new_empty(batch, length, copies, key_dim)
+        dv, d_log_decay = torch.empty_like(v), torch.empty_like(log_decay)
+        d_initial, d_bonus = torch.empty_like(initial_state), v.new_empty(batch, *bonus.shape)
+        _run(
+            _cpu_kernels.backward,
+            *(q, k, v, log_decay, initial_state, bonus, resets, d_outputs, d_final),
+            *(dq, dk, dv, d_log_decay, d_initial, d_bonus),
+        )
+        if copies != groups:
+            dq, dk = (x.unflatten(2, (groups, -1)).sum(3) for x in (dq, dk))
+        wants_initial, wants_bonus = ctx.needs_input_grad[4:6]
+        return (
+            *(dq, dk, dv, d_log_decay),
+            d_initial if wants_initial else None,
+            d_bonus.sum(0) if wants_bonus else None,
+            None,
+        )
+
+
+def _run(kernel: Any, *arguments: Tensor) -> None:
+    limit = numba.config.NUMBA_NUM_THREADS  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]
+    threads = min(torch.get_num_threads(), limit)
+    numba.set_num_threads(threads)
+    kernel(*(x.detach().numpy() for x in arguments), threads)
