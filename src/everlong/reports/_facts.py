@@ -1,0 +1,145 @@
+"""What the page says in words and rows: what was run, on what, how it was decided, and what it does not show."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from everlong.records import Diagnosis, Training
+from everlong.reports._results import Results
+from everlong.reports._words import duration, plural
+
+Rows = list[tuple[str, str]]
+ARM_HEADERS = ("steps", "scored tokens", "tokens read", "first loss", "final loss", "backend", "time", "model")
+
+
+def headline(results: Results) -> str:
+    """The verdict in one sentence."""
+    if results.repair:
+        return results.repair.sentence
+    verdicts = [(results.name(label), diagnosis.verdict.sentence) for label, diagnosis in results.diagnoses.items()]
+    if len(verdicts) == 1 and results.verb != "repair":
+        return verdicts[0][1]
+    if verdicts:
+        return " ".join(f"{name}: {sentence}" for name, sentence in verdicts)
+    if results.trainings:
+        return " ".join(
+            f"{results.name(label)}: the loss went from {training.first_loss:.3f} to {training.final_loss:.3f} nats a "
+            f"token in {plural(training.steps, 'step')}."
+            for label, training in results.trainings.items()
+        )
+    return f"Nothing is measured yet in this run of everlong {results.verb}."
+
+
+def facts(results: Results) -> list[str]:
+    """The model and the reading, in two lines under the headline."""
+    base = results.base
+    if base is None:
+        return []
+    return [
+        f"{base.model}: {base.architecture}, {base.parameters:,} parameters, trained on {base.context:,} tokens, read "
+        f"to {base.length:,}.",
+        f"{plural(len(set(base.documents)), 'held-out document')}; backend {base.backend} on {base.device}, "
+        f"{base.dtype}; seed {base.seed}.",
+    ]
+
+
+def rule(base: Diagnosis) -> list[str]:
+    """How a verdict is reached."""
+    verdict = base.verdict
+    return [
+        f"Tolerance: {verdict.tolerance:g} nats a token. An excess that small is not counted as harm.",
+        f"A bucket of positions harms when its whole interval lies above the tolerance, and is within it when its "
+        f"upper end is. Intervals: {verdict.confidence:.0%}; {base.excess.interval}.",
+        "The model breaks where the first of two harming buckets in a row starts; it holds as far as every bucket is "
+        "within the tolerance; otherwise it is undecided, and more documents are needed.",
+        f"Who decides: {plural(verdict.documents, 'held-out document')}. Positions within a document are not "
+        f"independent; documents are the units of the intervals.",
+        "Reading on pays only below the best window of the model and below the best of the zero control.",
+    ]
+
+
+def policies(base: Diagnosis) -> Rows:
+    """The ways of reading a long document, in two sentences each."""
+    context = f"{base.context:,}"
+    widths = ", ".join(f"{width:,}" for width in base.window_widths)
+    return [
+        (
+            "carry",
+            "The document is read once, from its beginning, and the state is never cleared. This is what a recurrent "
+            "model promises, and what is judged here.",
+        ),
+        (
+            "restart",
+            f"The state is set to zero every {context} tokens. A target then sees between 1 and {context} tokens.",
+        ),
+        (
+            "window",
+            f"The model starts from zero and reads a window that ends near the target, of which only the last part is "
+            f"scored, so that every target has nearly the whole window before it. Widths measured: {widths} tokens.",
+        ),
+        (
+            "in range",
+            f"Chunks of {context} tokens, each from the zero state, over the whole document. Its loss is the price "
+            f"that a repair pays where the model was good already.",
+        ),
+    ]
+
+
+def arms(results: Results) -> list[tuple[str, ...]]:
+    """A row an arm of training."""
+    return [(results.name(label), *_arm(training)) for label, training in results.trainings.items()]
+
+
+def times(results: Results) -> Rows:
+    """How long each phase took."""
+    if results.repair:
+        seconds = dict(results.repair.seconds)
+    else:
+        seconds = {f"diagnosis of {results.name(k)}": v.seconds for k, v in results.diagnoses.items()}
+        seconds |= {f"training of {results.name(k)}": v.seconds for k, v in results.trainings.items()}
+    rows = [(phase, duration(value)) for phase, value in seconds.items()]
+    return [*rows, ("together", duration(sum(seconds.values())))] if len(rows) > 1 else rows
+
+
+def data(base: Diagnosis) -> Rows:
+    """What was read."""
+    return [
+        ("documents held out", f"{len(set(base.documents)):,}"),
+        ("of which reach beyond the training length", f"{base.judged_documents:,}"),
+        ("tokens of these documents", f"{sum(base.document_tokens):,}"),
+        ("tokens read by the diagnosis, under all policies", f"{base.tokens_read:,}"),
+        ("targets scored under each policy", f"{int(base.targets.sum()):,}"),
+        ("fingerprint", base.data_fingerprint),
+    ]
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as rows: data.seed = 0."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list | tuple):
+            yield f"{prefix}{key}", ", ".join(map(str, value)) or "none"
+        else:
+            yield f"{prefix}{key}", "not set" if value is None else str(value)
+
+
+def limits(base: Diagnosis | None) -> list[str]:
+    """What a reader must not take from the page."""
+    reach = f"Nothing beyond {base.length:,} tokens was read. " if base else ""
+    return [
+        "The intervals cover the choice of documents from this corpus, not another corpus, another seed of training or "
+        "another base model: bases differ, and one repair is one case.",
+        f"{reach}No law is assumed by which the result would continue.",
+        "A model that forgets what lies far back also stays flat. Flat is not memory: only an excess below zero says "
+        "that the model uses what it carries.",
+        "Loss is not a task: what the model can retrieve, or reason about, over such lengths is not measured here.",
+        "Why the model broke is not shown by its repair.",
+    ]
+
+
+def _arm(training: Training) -> tuple[str, ...]:
+    return (
+        *(f"{training.steps:,}", f"{training.scored_tokens:,}", f"{training.read_tokens:,}"),
+        *(f"{training.first_loss:.3f}", f"{training.final_loss:.3f}", training.backend),
+        *(duration(training.seconds), training.model_folder),
+    )

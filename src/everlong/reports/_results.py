@@ -1,0 +1,103 @@
+"""What a run folder holds, read once: a run of any verb, finished or not."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everlong.records import Diagnosis, Repair, Training
+from everlong.reports._words import method_name
+from everlong.runs import Run
+
+FIRST = ("before", "zero")
+"""Before repair stands first, its control next, the methods after them."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a run, by label, in the order in which they are shown."""
+
+    verb: str
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    diagnoses: dict[str, Diagnosis]
+    trainings: dict[str, Training]
+    repair: Repair | None
+    losses: dict[str, tuple[tuple[int, float], ...]]
+    """Phase of training -> (step, loss)."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All models and arms, so that each keeps its look in every figure."""
+        rows = [row.label for row in self.repair.rows] if self.repair else []
+        return tuple(dict.fromkeys([*rows, *_ordered({*self.diagnoses, *self.trainings, *self.losses})]))
+
+    @property
+    def base(self) -> Diagnosis | None:
+        """The model that the others are set against: before repair, else the first."""
+        return self.diagnoses.get("before") or next(iter(self.diagnoses.values()), None)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the record that ends the verb's work is there."""
+        return bool({"repair": self.repair, "train": self.trainings}.get(self.verb, self.diagnoses))
+
+    def name(self, label: str) -> str:
+        """The name of a model: outside a repair nothing comes "before", so the model goes by its own name."""
+        if label == "before" and self.verb != "repair" and label in self.diagnoses:
+            return self.diagnoses[label].model
+        return method_name(label)
+
+
+def load_results(run: Run) -> Results:
+    """Reads every record of a run; what is not there is left out.
+
+    Raises:
+        EverlongError: a record is there and not readable.
+    """
+    names = [path.stem for path in (run.path / "records").glob("*.json") if not path.name.startswith(".")]
+    return Results(
+        verb=run.verb,
+        config=dict(run.config),
+        environment=_read_environment(run),
+        diagnoses=_family(run, "diagnosis-", names),
+        trainings=_family(run, "training-", names),
+        repair=run.load("repair") if "repair" in names else None,
+        losses=_read_losses(run),
+    )
+
+
+def mean_losses(losses: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
+    """Means over documents by bucket, each document once; not-a-number where none reaches."""
+    there = np.isfinite(losses) if targets is None else np.isfinite(losses) & (targets > 0)
+    documents = there.sum(axis=0)
+    total = np.where(there, losses, 0.0).sum(axis=0)
+    return np.divide(total, documents, out=np.full(documents.shape, np.nan), where=documents > 0)
+
+
+def _family(run: Run, prefix: str, names: list[str]) -> dict[str, Any]:
+    labels = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+    return {label: run.load(prefix + label) for label in _ordered(labels)}
+
+
+def _ordered(labels: set[str]) -> list[str]:
+    return sorted(labels, key=lambda label: (FIRST.index(label) if label in FIRST else len(FIRST), label))
+
+
+def _read_environment(run: Run) -> dict[str, Any]:
+    path = run.path / "environment.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _read_losses(run: Run) -> dict[str, tuple[tuple[int, float], ...]]:
+    path = run.path / "metrics.jsonl"
+    phases: dict[str, dict[int, float]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            entry = json.loads(line)
+            phase, step, loss = str(entry["phase"]), int(entry["step"]), float(entry["loss"])
+        except (ValueError, KeyError, TypeError):
+            continue  # a line torn by a kill, or one that tells of something else
+        phases.setdefault(phase.removeprefix("training-"), {})[step] = loss
+    return {phase: tuple(sorted(phases[phase].items())) for phase in _ordered(set(phases))}

@@ -1,0 +1,142 @@
+"""The report: one self-contained HTML page, made from the records of a run alone."""
+
+import base64
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from everlong.reports import _facts
+from everlong.reports._blocks import diagnosis_buckets, legend, repair_blocks
+from everlong.reports._chart import DrawnChart
+from everlong.reports._results import Results, load_results, mean_losses
+from everlong.reports._styles import styles_of
+from everlong.reports._words import interval, policy_name, positions, signed
+from everlong.reports.figures import write_figures
+from everlong.runs import Run, write_bytes
+
+
+def write_report(run: Run) -> Path:
+    """Draws the figures of a run and writes its page from the records that are there; if unfinished, the page says so.
+
+    Args:
+        run: a run folder of any verb.
+
+    Returns:
+        The path of report.html.
+
+    Raises:
+        EverlongError: a record is there and not readable.
+    """
+    results = load_results(run)
+    charts = write_figures(results, run.path / "figures")
+    path = run.path / "report.html"
+    write_bytes(path, _render(results, charts, run.path).encode())
+    return path
+
+
+def _render(results: Results, charts: tuple[DrawnChart, ...], folder: Path) -> str:
+    here = files("everlong.reports")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["signed"] = signed
+    template = environment.from_string((here / "page.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        style=Markup((here / "page.css").read_text(encoding="utf-8")),
+        charts=[_chart(chart) for chart in charts],
+        folder=folder,
+        interval=interval,
+        positions=positions,
+        results=results,
+        styles=styles_of(results.labels),
+        **_head(results),
+        **_result(results),
+        **_decision(results),
+        **_run(results),
+    )
+
+
+def _head(results: Results) -> dict[str, Any]:
+    base = results.base
+    return {
+        "version": results.environment.get("packages", {}).get("everlong") or _own_version(),
+        "started": str(results.environment.get("started", "")).replace("T", " ")[:16],
+        "title": f"Everlong {results.verb}" + (f": {base.model}" if base else ""),
+        "headline": _facts.headline(results),
+        "facts": _facts.facts(results),
+        "warnings": results.repair.warnings if results.repair else (),
+        "done": [
+            *(f"diagnosis: {results.name(label)}" for label in results.diagnoses),
+            *(f"training: {results.name(label)}" for label in results.trainings),
+        ],
+    }
+
+
+def _result(results: Results) -> dict[str, Any]:
+    if not results.repair or not results.repair.rows:
+        return {"blocks": [], "ranges": [], "confidence": "", "terms": ()}
+    excess = results.repair.rows[0].own
+    return {
+        "blocks": repair_blocks(results.repair),
+        "ranges": [positions(*bounds) for bounds in zip(excess.starts, excess.stops, strict=True)],
+        "confidence": f"{excess.confidence:.0%}",
+        "terms": legend(results.base),
+    }
+
+
+def _decision(results: Results) -> dict[str, Any]:
+    views = []
+    for label, diagnosis in results.diagnoses.items():
+        means = {name: mean_losses(losses, diagnosis.targets) for name, losses in diagnosis.losses.items()}
+        column = {b: i for i, b in enumerate(zip(diagnosis.bucket_starts, diagnosis.bucket_stops, strict=True))}
+        rows = []
+        for bucket in diagnosis_buckets(diagnosis):
+            at = column.get((bucket.start, bucket.stop))
+            values = [float(values[at]) if at is not None else float("nan") for values in means.values()]
+            rows.append((bucket, ["n/a" if np.isnan(value) else f"{value:.3f}" for value in values]))
+        names = [policy_name(name, diagnosis.context) for name in means]
+        views.append({"name": results.name(label), "diagnosis": diagnosis, "policies": names, "rows": rows})
+    base = results.base
+    return {
+        "diagnoses": views,
+        "rule": _facts.rule(base) if base else [],
+        "policies": _facts.policies(base) if base else [],
+    }
+
+
+def _run(results: Results) -> dict[str, Any]:
+    base = results.base
+    return {
+        "proposal": results.repair.proposal if results.repair else "",
+        "arms": _facts.arms(results),
+        "arm_headers": _facts.ARM_HEADERS,
+        "arm_settings": [(results.name(k), list(_facts.flat(v.settings))) for k, v in results.trainings.items()],
+        "times": _facts.times(results),
+        "data": _facts.data(base) if base else [],
+        "documents": list(zip(base.documents, base.document_tokens, base.offsets, strict=True)) if base else [],
+        "settings": list(_facts.flat(results.config)),
+        "machine": list(_facts.flat(results.environment)),
+        "limits": _facts.limits(base),
+    }
+
+
+def _chart(chart: DrawnChart) -> dict[str, Any]:
+    encoded = base64.b64encode(chart.csv.encode()).decode()
+    return {
+        "name": chart.name,
+        "title": chart.title,
+        "caption": chart.caption,
+        "drawing": Markup(chart.svg),
+        # The data travels inside the page, so that the page can be sent alone.
+        "data": f"data:text/csv;base64,{encoded}",
+    }
+
+
+def _own_version() -> str:
+    try:
+        return version("everlong")
+    except PackageNotFoundError:
+        return "(not installed)"
