@@ -39,7 +39,9 @@ class StatePassing(Intervention):
         state, ages = self._slots.take(spec, rows, starts.device)
         zeroed = uniform(self.seed, step, rows) < self._reset_probability
         if zeroed.any():
-            state, ages = state.reset(zeroed.to(starts.device)), ages.masked_fill(zeroed, 0)
+            ages = ages.masked_fill(zeroed, 0)
+            anew = zeroed.nonzero().squeeze(1).to(starts.device)
+            state = state.map(lambda leaf: leaf.index_fill(0, anew, 0))  # several times as fast as state.reset
         self._rows, self._ages = rows, ages
         return state
 

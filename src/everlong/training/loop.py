@@ -9,7 +9,7 @@ more, in weights, carried states and losses, to the bit.
 import json
 import math
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from everlong.training.optimizer import adamw
 from everlong.training.schedule import learning_rate
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where batches come from: a pure function of (seed, step)."""
 
@@ -99,8 +100,8 @@ class _Loop:
         self.run, self.phase, self.progress = run, phase, progress
         self.spec, self.device = model.state_spec, model.device
         self.optimizer = adamw(model, config)
-        # No device placement: the model stays where its owner put it.
-        self.accelerator = Accelerator(device_placement=False)
+        # The model stays on the device and in the precision that its owner gave it, whatever the environment says.
+        self.accelerator = Accelerator(device_placement=False, mixed_precision="no")
         self.prepared, self.stepper = self.accelerator.prepare(model, self.optimizer)
         self.context = source.batch(0).tokens.shape[1]
         self.history = History(context=self.context, steps=config.steps)

@@ -1,0 +1,217 @@
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from everlong.data.batch import Batch
+from everlong.errors import EverlongError, RunStopped
+from everlong.interventions.state_passing import StatePassing
+from everlong.interventions.zero import Zero
+from everlong.records import load_record, save_record
+from everlong.runs import Run
+from everlong.training.schedule import learning_rate
+from tests.training.arms import CONFIG, PHASE, Arm, Tokens, assert_same_to_the_bit
+
+
+def test_training_lowers_the_loss_and_says_so_in_its_record(tmp_path):
+    class Same(Tokens):
+        def batch(self, step: int) -> Batch:
+            return super().batch(0)
+
+    arm = Arm(tmp_path / "run", "zero")
+    record = arm.train(Same(), replace(CONFIG, steps=40))
+    losses = [line["loss"] for line in arm.lines()]
+    assert record.final_loss < record.first_loss - 0.5
+    assert record.first_loss == pytest.approx(np.mean(losses[:4]))
+    assert record.final_loss == pytest.approx(np.mean(losses[-4:]))
+
+
+def test_the_record_counts_tokens_and_names_settings_and_survives_a_round_trip(tmp_path):
+    record = Arm(tmp_path / "run").train()
+    assert (record.method, record.steps, record.backend) == ("state_passing", 10, "chunked")
+    assert record.scored_tokens == record.read_tokens == record.exposure.scored_tokens == 10 * 3 * 8
+    assert record.settings["learning_rate"] == 1e-2
+    assert record.settings["intervention"]["reset_probability"] == 0.1
+    assert record.exposure.ages == (0, 8, 16, 32, 64)
+    assert record.exposure.tokens[1] > 0
+    save_record(record, tmp_path / "record.json")
+    assert load_record(tmp_path / "record.json") == record
+
+
+def test_every_step_has_a_line_of_metrics(tmp_path):
+    arm = Arm(tmp_path / "run", reset_probability=0.0)
+    arm.train()
+    for step, line in enumerate(arm.lines()):
+        assert line["phase"] == PHASE
+        assert line["step"] == step
+        assert line["learning_rate"] == learning_rate(step, CONFIG)
+        assert line["gradient_norm"] > 0
+        assert line["state_age_mean"] == 8.0 * step
+        assert line["scored_tokens"] == 24 * (step + 1)
+    assert f"loss {arm.lines()[-1]['loss']:.3f}" in arm.said
+
+
+def test_two_runs_are_equal_and_leave_the_global_generators_alone(tmp_path):
+    one, other = Arm(tmp_path / "one"), Arm(tmp_path / "other")
+    before, numpy_before = torch.get_rng_state(), np.random.get_state(legacy=True)
+    one.train()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert str(np.random.get_state(legacy=True)) == str(numpy_before)
+    torch.manual_seed(123)
+    other.train()
+    assert_same_to_the_bit(one, other)
+
+
+def test_state_passing_that_always_resets_is_the_zero_control(tmp_path):
+    passing, zero = Arm(tmp_path / "passing", reset_probability=1.0), Arm(tmp_path / "zero", "zero")
+    passing.train()
+    zero.train()
+    assert passing.lines() == zero.lines()
+
+
+def test_state_passing_changes_training_from_the_second_step_on(tmp_path):
+    passing, zero = Arm(tmp_path / "passing", reset_probability=0.0), Arm(tmp_path / "zero", "zero")
+    passing.train()
+    zero.train()
+    same = [a["loss"] == b["loss"] for a, b in zip(passing.lines(), zero.lines(), strict=True)]
+    assert same == [True] + [False] * 9
+
+
+def test_the_state_that_is_passed_is_the_one_the_model_ended_at(tmp_path):
+    """Two steps by hand, without the loop."""
+    arm, reference = Arm(tmp_path / "run", reset_probability=0.0), Arm(tmp_path / "none")
+    config = replace(CONFIG, steps=2)
+    arm.train(config=config)
+    model, source, state = reference.model, Tokens(), reference.model.zero_state(3)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.0)
+    losses = []
+    for step in range(2):
+        batch = source.batch(step)
+        output = model(batch.tokens, state)
+        loss = F.cross_entropy(output.logits.flatten(0, 1), batch.targets.flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        optimizer.step()
+        optimizer.zero_grad()
+        state, losses = output.state.detach(), [*losses, loss.item()]
+    assert [line["loss"] for line in arm.lines()] == pytest.approx(losses, rel=1e-3)
+
+
+def test_only_scored_targets_count_in_loss_and_record(tmp_path):
+    mask = torch.zeros(3, 8, dtype=torch.bool)
+    mask[0, 2], mask[2, 5:] = True, True
+    arm = Arm(tmp_path / "run", "zero")
+    batch = Tokens().batch(0)
+    losses = F.cross_entropy(arm.model(batch.tokens).logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
+    record = arm.train(Tokens(loss_mask=mask))
+    assert arm.lines()[0]["loss"] == pytest.approx(losses.view(3, 8)[mask].mean().item(), rel=1e-6)
+    assert record.scored_tokens == record.exposure.scored_tokens == 40
+    assert record.read_tokens == 240
+
+
+def test_an_unscored_prefix_is_read_without_loss(tmp_path):
+    mask = torch.ones(3, 8, dtype=torch.bool)
+    mask[:, :3] = False
+    masked, prefixed = Arm(tmp_path / "masked", "zero"), Arm(tmp_path / "prefixed", "zero")
+    prefixed.intervention.unscored_prefix = 3
+    masked.train(Tokens(loss_mask=mask))
+    record = prefixed.train()
+    assert_same_to_the_bit(masked, prefixed)
+    assert record.scored_tokens == 10 * 3 * 5
+
+
+def test_a_batch_without_a_scored_target_is_refused(tmp_path):
+    with pytest.raises(EverlongError, match="no target of the batch at step 0 is scored"):
+        Arm(tmp_path / "run").train(Tokens(loss_mask=torch.zeros(3, 8, dtype=torch.bool)))
+
+
+def test_a_document_that_begins_inside_a_row_starts_from_zero_and_its_state_is_young(tmp_path):
+    resets = torch.zeros(3, 8, dtype=torch.bool)
+    resets[:, 6] = True
+    packed, whole = Arm(tmp_path / "packed", reset_probability=0.0), Arm(tmp_path / "whole", reset_probability=0.0)
+    packed.train(Tokens(resets=resets))
+    whole.train()
+    assert [line["state_age_mean"] for line in packed.lines()] == [0.0] + [2.0] * 9
+    assert packed.lines()[0]["loss"] != whole.lines()[0]["loss"]
+
+
+def test_a_method_that_needs_another_data_order_is_refused_at_the_start(tmp_path):
+    class Contiguous(StatePassing):
+        name: ClassVar[str] = "tbtt"
+        data_order = "contiguous"
+
+    arm = Arm(tmp_path / "run")
+    arm.intervention = Contiguous(seed=0)
+    with pytest.raises(
+        EverlongError, match="method tbtt needs the data order 'contiguous', the data come in 'shuffled'"
+    ):
+        arm.train()
+    assert not (arm.folder / "metrics.jsonl").exists()
+
+
+def _infinite(module: torch.nn.Module, inputs: tuple, logits: torch.Tensor) -> torch.Tensor:
+    return logits * float("inf")
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_value_that_is_not_finite_stops_the_run_before_the_weights_change(tmp_path, what):
+    arm = Arm(tmp_path / "run")
+    kept = {}
+
+    def poison(step: int) -> None:
+        if step != 4:
+            return
+        kept.update({name: parameter.detach().clone() for name, parameter in arm.model.named_parameters()})
+        if what == "loss":
+            arm.model.lm_head.register_forward_hook(_infinite)
+        else:
+            arm.model.backbone.norm_f.weight.register_hook(lambda gradient: gradient * float("nan"))
+
+    with pytest.raises(RunStopped) as stop:
+        arm.train(Tokens(poison), replace(CONFIG, checkpoint_every=2))
+    message = str(stop.value)
+    assert message.startswith("arm stopped at step 4: loss ")
+    assert f"the last good checkpoint is {arm.folder}/checkpoints/arm/step-000004" in message
+    assert stop.value.exit_code == 3
+    for name, parameter in arm.model.named_parameters():
+        assert torch.equal(parameter, kept[name]), name
+    assert len(arm.lines()) == 4
+
+
+def test_metrics_that_cannot_be_written_stop_the_run(tmp_path, monkeypatch):
+    def full(self: Run, line: dict) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Run, "log", full)
+    with pytest.raises(RunStopped, match=r"metrics cannot be written .*No space left.*there is no earlier checkpoint"):
+        Arm(tmp_path / "run").train()
+
+
+def test_a_model_is_trained_where_and_as_it_is(tmp_path):
+    arm = Arm(tmp_path / "run")
+    arm.model.double().eval()
+    before = {name: id(parameter) for name, parameter in arm.model.named_parameters()}
+    arm.train()
+    assert arm.model.training
+    assert arm.model.dtype == torch.float64
+    assert {name: id(parameter) for name, parameter in arm.model.named_parameters()} == before
+    assert arm.model.lm_head.weight is arm.model.backbone.embedding.weight
+    assert all(parameter.grad is None for parameter in arm.model.parameters())
+
+
+def test_a_model_can_be_trained_again_by_another_method(tmp_path):
+    first, second = Arm(tmp_path / "first", "zero"), Arm(tmp_path / "second")
+    first.train()
+    second.model = first.model
+    start = second.model.backbone.norm_f.weight.detach().clone()
+    second.train()
+    assert not torch.equal(second.model.backbone.norm_f.weight, start)
+
+
+def test_the_control_needs_no_data_order():
+    assert Zero.data_order == "any"
