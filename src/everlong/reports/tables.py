@@ -1,6 +1,5 @@
 """Tables for the terminal: readable at 80 columns, best from 108, and without colour."""
 
-from rich.box import SIMPLE_HEAD
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -48,13 +47,13 @@ def repair_lines(repair: Repair) -> tuple[str, ...]:
 def diagnosis_table(diagnosis: Diagnosis) -> Table:
     """The table of a diagnosis: a row a bucket of positions."""
     verdict, width = diagnosis.verdict, diagnosis.context
-    table = Table(box=SIMPLE_HEAD, expand=True, show_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0))
     table.title, table.title_style = Text(f"{diagnosis.model}: loss by position (nats a token)"), "bold"
-    table.add_column("position", justify="right", min_width=12)
-    for header in ("documents", "carried", f"window {width:,}", "best window"):
-        table.add_column(header, justify="right", min_width=7)
+    table.add_column("position", justify="right", no_wrap=True)
+    for header in ("documents", "carried", f"window\n{width:,}", "best\nwindow"):
+        table.add_column(header, justify="right", min_width=6)
     table.add_column("excess over own window", min_width=15)
-    table.add_column("reading on", min_width=10)
+    table.add_column("reading on", min_width=9)
     for bucket in diagnosis_buckets(diagnosis):
         best = f"{_loss(bucket.best)} ({bucket.best_width:,})" if bucket.best_width else "n/a"
         table.add_row(
