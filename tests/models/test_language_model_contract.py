@@ -1,6 +1,7 @@
 """The contract, for every architecture: a carried state changes nothing, and nothing is hidden anywhere."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +15,8 @@ from everlong.state import RecurrentState, StateSpec
 from .tiny import TINY, asymmetric_state, names, objective, tiny_model, tokens_for, with_gradients
 
 ARCHITECTURE_NAMES = names()
-EXACT = {"rtol": 1e-9, "atol": 1e-10}
-SINGLE = {"rtol": 2e-4, "atol": 5e-5}
+EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-10}
+SINGLE: dict[str, Any] = {"rtol": 2e-4, "atol": 5e-5}
 SETTINGS = [
     pytest.param("chunked", torch.float64, EXACT, id="chunked-float64"),
     pytest.param("reference", torch.float64, EXACT, id="reference-float64"),
@@ -49,12 +50,20 @@ def everything(model: LanguageModel, pieces: Iterable[Tensor], state: RecurrentS
     objective(logits, final).backward()
     found = {"logits": logits.detach()}
     found |= {f"final {leaf.path}": tensor.detach() for leaf, tensor in final.items()}
-    found |= {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
-    found |= {f"gradient of initial {leaf.path}": tensor.grad for leaf, tensor in state.items()}
-    return {name: tensor.clone() for name, tensor in found.items()}
+    found |= parameter_gradients(model)
+    return found | {f"gradient of initial {leaf.path}": gradient(tensor) for leaf, tensor in state.items()}
 
 
-def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], close: dict[str, float]) -> None:
+def parameter_gradients(model: LanguageModel) -> dict[str, Tensor]:
+    return {f"gradient of {name}": gradient(parameter) for name, parameter in model.named_parameters()}
+
+
+def gradient(tensor: Tensor) -> Tensor:
+    assert tensor.grad is not None
+    return tensor.grad.clone()
+
+
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], close: dict[str, Any]) -> None:
     assert found.keys() == wanted.keys()
     for name, tensor in wanted.items():
         scale = max(1.0, tensor.abs().max().item())
@@ -106,8 +115,8 @@ def test_packed_documents_give_what_each_gives_alone(architecture, backend, dtyp
     def gradients(logits: Tensor, final: RecurrentState) -> dict[str, Tensor]:
         model.zero_grad()
         objective(logits, final).backward()
-        found = {f"gradient of {name}": parameter.grad.clone() for name, parameter in model.named_parameters()}
-        return {"logits": logits.detach(), **found, **{f"final {i}": x.detach() for i, x in enumerate(final.leaves)}}
+        found = {"logits": logits.detach(), **parameter_gradients(model)}
+        return found | {f"final {leaf.path}": tensor.detach() for leaf, tensor in final.items()}
 
     documents = tokens.split(lengths, dim=1)
     outputs = [model(document, state if i == 0 else None) for i, document in enumerate(documents)]
@@ -232,8 +241,8 @@ def test_the_state_is_a_pytree_of_its_leaves(architecture):
 def test_every_mixer_calls_its_recurrence_with_named_inputs(architecture):
     model = tiny_model(architecture)
     seen = []
-    for block in model.backbone.layers:
-        recurrence = block.mixer.recurrence
+    for index in range(model.config.n_layer):
+        recurrence = model.get_submodule(f"backbone.layers.{index}.mixer.recurrence")
         assert not list(recurrence.parameters())
         recurrence.register_forward_pre_hook(lambda _, args, kwargs: seen.append((args, kwargs)), with_kwargs=True)
     model(tokens_for(model, 2, 5))

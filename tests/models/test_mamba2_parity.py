@@ -1,6 +1,7 @@
 """Mamba-2 agrees with transformers 5.24 on random tiny models: logits, conversion both ways, carried states, steps."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from everlong.loading import open_model, save
 from everlong.models.architectures import create
 from everlong.models.language_model import LanguageModel
 
-CLOSE = {"rtol": 0.0, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 0.0, "atol": 1e-5}
 VARIANTS = [(1, True), (1, False), (2, True), (2, False)]
 variants = pytest.mark.parametrize(("groups", "tied"), VARIANTS, ids=["1-tied", "1-untied", "2-tied", "2-untied"])
 
@@ -83,7 +84,8 @@ def test_our_folders_open_in_transformers(groups, tied, tmp_path):
         dt_max=0.7,
     )
     save(model, tmp_path / "ours", format="transformers", context=64)
-    reference, info = Mamba2ForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    loaded: Any = Mamba2ForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    reference, info = loaded
     assert not any(info.values()), info
     assert reference.config.vocab_size == 48  # 37 rows padded to a multiple of 16
     tokens = some_tokens(37) % 37

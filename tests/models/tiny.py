@@ -26,7 +26,9 @@ TINY: dict[str, dict[str, Any]] = {
 """Small, with states that matter: slow decays, large steps, K and V different, several heads and groups."""
 
 
-def tiny_model(architecture: str, *, backend: str = "chunked", dtype: torch.dtype = torch.float64, **config: Any):
+def tiny_model(
+    architecture: str, *, backend: str = "chunked", dtype: torch.dtype = torch.float64, **config: Any
+) -> LanguageModel:
     """A perturbed tiny model: no weight is zero or one, so that no gradient vanishes."""
     assert architecture in TINY, (
         f"architecture {architecture!r} has no entry in tests/models/tiny.py: give it a tiny one"
