@@ -183,11 +183,12 @@ def test_a_value_that_is_not_finite_stops_the_run_before_the_weights_change(tmp_
     assert len(arm.lines()) == 4
 
 
-def test_metrics_that_cannot_be_written_stop_the_run(tmp_path, monkeypatch):
-    def full(self: Run, line: dict) -> None:
+@pytest.mark.parametrize("what", ["log", "rewind"])
+def test_metrics_that_cannot_be_written_stop_the_run(tmp_path, monkeypatch, what):
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Run, "log", full)
+    monkeypatch.setattr(Run, what, full)
     with pytest.raises(RunStopped, match=r"metrics cannot be written .*No space left.*there is no earlier checkpoint"):
         Arm(tmp_path / "run").train()
 

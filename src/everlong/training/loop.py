@@ -8,6 +8,8 @@ more, in weights, carried states and losses, to the bit.
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Protocol, runtime_checkable
 
@@ -178,12 +180,8 @@ class _Loop:
 
     def log(self, line: dict[str, Any]) -> None:
         """Writes a line of metrics."""
-        try:
+        with self._writing_metrics():
             self.run.log(line)
-        except OSError as error:
-            raise RunStopped(
-                f"the metrics cannot be written to {self.run.path} ({error}); {self.checkpoints.last_good()}"
-            ) from error
 
     def save(self, step: int) -> None:
         """Writes a checkpoint: all that the steps after ``step`` depend on."""
@@ -205,8 +203,18 @@ class _Loop:
             load_optimizer(self.model, self.optimizer, checkpoint.parts["optimizer"])
             self.intervention.load_state_dict(checkpoint.parts["intervention"])
             self.history.load_state_dict(checkpoint.parts["history"])
-        self.run.rewind(self.phase, step)
+        with self._writing_metrics():
+            self.run.rewind(self.phase, step)
         return step
+
+    @contextmanager
+    def _writing_metrics(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunStopped(
+                f"the metrics cannot be written to {self.run.path} ({error}); {self.checkpoints.last_good()}"
+            ) from error
 
     def record(self) -> Training:
         """What this arm did."""
