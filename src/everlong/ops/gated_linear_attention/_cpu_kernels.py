@@ -31,6 +31,7 @@ from numba.extending import intrinsic
 # A tile is TILE vectors of TILE floats: half of AVX-512's registers, which leaves room for q, k, v and sums.
 TILE = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f", False) else 8
 SEGMENT = 64  # tokens at most: what a segment needs stays in the L1 and L2 caches
+FORWARDS, BACKWARDS = np.int64(1), np.int64(-1)  # of this type, so that Numba does not compile each apart
 LIMIT = 40.0  # exp(40) = 2e17: float32 has room for keys and values up to 1e21
 LOG2E = 1.0 / math.log(2.0)
 EXP2 = tuple(np.float32(math.log(2.0) ** n / math.factorial(n)) for n in range(8))  # 2^x for |x| <= 1/2 to 5e-9
@@ -63,23 +64,14 @@ class Space(NamedTuple):
     none: Any  # [L, 0]
 
 
-def compiled(parallel: bool = False) -> Any:
+def compiled(function: Any) -> Any:
     """Numba's njit, kept on disk for later processes where any folder can be written to."""
-
-    def decorate(function: Any) -> Any:
-        # nothing that would let LLVM assume away a NaN or an infinity
-        options = {
-            "nogil": True,
-            "fastmath": {"contract", "reassoc", "nsz"},
-            "error_model": "numpy",
-            "parallel": parallel,
-        }
-        try:
-            return numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # "cannot cache function": neither this folder nor the user's cache is writable
-            return numba.njit(cache=False, **options)(function)
-
-    return decorate
+    # nothing that would let LLVM assume away a NaN or an infinity
+    options = {"nogil": True, "fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # "cannot cache function": neither this folder nor the user's cache is writable
+        return numba.njit(cache=False, **options)(function)
 
 
 @intrinsic
@@ -144,7 +136,7 @@ def _tile(typingctx, write, read, lanes, outputs, state, inward, outward, fresh,
     return types.void(write, read, lanes, outputs, state, inward, outward, fresh, count), generate
 
 
-@compiled()
+@compiled
 def _sweep(write, read, lanes, outputs, state, inward, outward, count):
     """All tiles of a state whose rows meet ``write`` and ``read``, and whose columns meet ``lanes`` and ``outputs``."""
     rows, columns = state.shape
@@ -163,14 +155,14 @@ def _sweep(write, read, lanes, outputs, state, inward, outward, count):
             )
 
 
-@compiled()
+@compiled
 def _head(x, b, h):
     """One head of [B, T, heads, width]."""
     length, heads, width = x.shape[1:]
     return Rows(x.reshape(-1), (b * length * heads + h) * width, heads * width, width)
 
 
-@compiled()
+@compiled
 def _scratch(rows, columns):
     """Zeros, on a cache line's boundary, with the columns padded to whole tiles."""
     size = rows * ((columns + TILE - 1) // TILE * TILE)
@@ -179,7 +171,7 @@ def _scratch(rows, columns):
     return flat[start : start + size].reshape(rows, -1)
 
 
-@compiled()
+@compiled
 def _space(key_dim, value_dim, channels):
     return Space(
         _scratch(SEGMENT, key_dim),
@@ -198,7 +190,7 @@ def _space(key_dim, value_dim, channels):
     )
 
 
-@compiled()
+@compiled
 def _exp(x, out):
     """exp(x) in float32 of float64 x <= 0: a polynomial, which LLVM vectorises, as it does not the library's exp."""
     for i in range(x.size):
@@ -216,7 +208,7 @@ def _exp(x, out):
         out[i] = power * np.int32(exponent).view(np.float32)
 
 
-@compiled()
+@compiled
 def _segment(decays, h, cuts, first, step, left, space):
     """Finds the segment of tokens that starts at ``first``, and its weights in equation (3), which it leaves in space.
 
@@ -261,7 +253,7 @@ def _segment(decays, h, cuts, first, step, left, space):
     return count, cut
 
 
-@compiled()
+@compiled
 def _finish(space):
     """Leaves in ``scale`` what the stored state has still to be multiplied by."""
     channels = space.sums.size
@@ -270,13 +262,13 @@ def _finish(space):
         space.scale[:] = space.scale[0]
 
 
-@compiled()
+@compiled
 def _direct(rows, lag, weights):
     """Whether the kernel can work on the tokens where they lie: no padding, no token beyond the ends, no weights."""
     return lag == 0 and weights.shape[1] == 0 and rows.width % TILE == 0
 
 
-@compiled()
+@compiled
 def _fetch(rows, first, step, count, cuts, lag, shift, weights, scratch):
     """Tokens first + shift, first + shift + step, ... times ``weights``, as (flat array, start, step)."""
     if _direct(rows, lag, weights):
@@ -297,14 +289,14 @@ def _fetch(rows, first, step, count, cuts, lag, shift, weights, scratch):
     return scratch.reshape(-1), 0, scratch.shape[1]
 
 
-@compiled()
+@compiled
 def _target(rows, first, step, lag, weights, scratch):
     if _direct(rows, lag, weights):
         return rows.flat, rows.origin + first * rows.jump, step * rows.jump
     return scratch.reshape(-1), 0, scratch.shape[1]
 
 
-@compiled()
+@compiled
 def _deliver(rows, first, step, count, cuts, lag, shift, weights, scratch):
     """Takes what was read from scratch to where it belongs; the counterpart of ``_fetch``."""
     if _direct(rows, lag, weights):
@@ -324,17 +316,23 @@ def _deliver(rows, first, step, count, cuts, lag, shift, weights, scratch):
                     values[c] = row[c]
 
 
-@compiled()
+@compiled
 def _set(state, values, transposed):
     """Sets a padded state from values of its size or, transposed, of the other; no values are zeros."""
     state[:] = 0
-    for i in range(values.shape[1] if transposed else values.shape[0]):
-        row, source = state[i], values[:, i] if transposed else values[i]
-        for j in range(source.size):
-            row[j] = source[j]
+    if transposed:
+        for i in range(values.shape[1]):
+            row = state[i]
+            for j in range(values.shape[0]):
+                row[j] = values[j, i]
+    else:
+        for i in range(values.shape[0]):
+            row, source = state[i], values[i]
+            for j in range(source.size):
+                row[j] = source[j]
 
 
-@compiled()
+@compiled
 def _get(state, values):
     for i in range(values.shape[0]):
         row, source = values[i], state[i]
@@ -342,7 +340,7 @@ def _get(state, values):
             row[j] = source[j]
 
 
-@compiled()
+@compiled
 def _multiply(state, scale, transposed):
     for i in range(state.shape[0]):
         row = state[i]
@@ -354,27 +352,13 @@ def _multiply(state, scale, transposed):
                 row[j] *= scale[i]
 
 
-@compiled()
-def _traverse(
-    step,
-    lag,
-    decays,
-    h,
-    cuts,
-    write_keys,
-    write_values,
-    read_keys,
-    out_values,
-    read_values,
-    out_keys,
-    state,
-    turned,
-    space,
-):
-    """Runs (3) over a row: writes keys values^T; reads out_values from ``state`` and out_keys from it ``turned``.
+@compiled
+def _traverse(step, lag, decays, h, cuts, writes, reads, outs, state, turned, space):
+    """Runs (3) over a head's row, forwards or backwards.
 
-    Either state may be empty, and is then left out. Tokens -lag to T - 1 are visited: -1 has no k and v, but with a
-    bonus it is where the first token's q and o, or do, meet the initial state.
+    ``writes``, ``reads`` and ``outs`` are (rows as wide as a key, rows as wide as a value). ``state``, [K, V], is where
+    a key reads a value; ``turned``, [V, K], where a value reads a key. Either may be empty and is then left out. Tokens
+    -lag to T - 1 are visited: -1 has no k and v, but with a bonus the first token's q meets the initial state there.
     """
     per_channel = space.up.shape[1] > 1
     inward, outward = (space.ones, space.ones) if per_channel else (space.down.reshape(-1), space.up.reshape(-1))
@@ -391,25 +375,29 @@ def _traverse(
         else:
             _multiply(state, space.scale, False)
             _multiply(turned, space.scale, True)
-        keys = _fetch(write_keys, first, step, count, cuts, lag, write, down, space.write_keys)
-        values = _fetch(write_values, first, step, count, cuts, lag, write, space.none, space.write_values)
+        keys = _fetch(writes[0], first, step, count, cuts, lag, write, down, space.write_keys)
+        values = _fetch(writes[1], first, step, count, cuts, lag, write, space.none, space.write_values)
         if state.size:
-            reads = _fetch(read_keys, first, step, count, cuts, lag, read, up, space.read_keys)
-            target = _target(out_values, first, step, lag, space.none, space.sum_values)
-            _sweep(keys, reads, values, target, state, inward, outward, count)
-            _deliver(out_values, first, step, count, cuts, lag, read, space.none, space.sum_values)
+            read_at = _fetch(reads[0], first, step, count, cuts, lag, read, up, space.read_keys)
+            target = _target(outs[1], first, step, lag, space.none, space.sum_values)
+            _sweep(keys, read_at, values, target, state, inward, outward, count)
+            _deliver(outs[1], first, step, count, cuts, lag, read, space.none, space.sum_values)
         if turned.size:
-            reads = _fetch(read_values, first, step, count, cuts, lag, read, space.none, space.read_values)
-            target = _target(out_keys, first, step, lag, up, space.sum_keys)
-            _sweep(values, reads, keys, target, turned, inward, outward, count)
-            _deliver(out_keys, first, step, count, cuts, lag, read, up, space.sum_keys)
+            read_at = _fetch(reads[1], first, step, count, cuts, lag, read, space.none, space.read_values)
+            target = _target(outs[0], first, step, lag, up, space.sum_keys)
+            _sweep(values, read_at, keys, target, turned, inward, outward, count)
+            _deliver(outs[0], first, step, count, cuts, lag, read, up, space.sum_keys)
         first += step * count
         left -= count
 
 
-@compiled()
-def _forward_heads(q, k, v, log_decay, initial_state, bonus, resets, outputs, final_state, first, stop):
-    """Rows' heads first to stop - 1, counted over the batch."""
+@compiled
+def forward(inputs, outputs, final_state, first, stop):
+    """Equations (1) to (2') for heads first to stop - 1, counted over the batch.
+
+    ``inputs`` are q, k, v, log_decay [B, T, H, 1 or K], initial_state, bonus [H, K] or [0, K], and resets [B, T].
+    """
+    q, k, v, log_decay, initial_state, bonus, resets = inputs
     heads, value_dim = v.shape[2:]
     groups, key_dim = q.shape[2:]
     lag = min(bonus.shape[0], 1)
@@ -419,9 +407,10 @@ def _forward_heads(q, k, v, log_decay, initial_state, bonus, resets, outputs, fi
         b, h = unit // heads, unit % heads
         group = h * groups // heads
         queries, keys = _head(q, b, group), _head(k, b, group)
-        values, reads = _head(v, b, h), _head(outputs, b, h)
+        values, sums = _head(v, b, h), _head(outputs, b, h)
         _set(state, initial_state[b, h], False)
-        _traverse(1, lag, log_decay[b], h, resets[b], keys, values, queries, reads, values, keys, state, turned, space)
+        writes, reads, outs = (keys, values), (queries, values), (keys, sums)
+        _traverse(FORWARDS, lag, log_decay[b], h, resets[b], writes, reads, outs, state, turned, space)
         _finish(space)
         _multiply(state, space.scale, False)
         _get(state, final_state[b, h])
@@ -429,7 +418,7 @@ def _forward_heads(q, k, v, log_decay, initial_state, bonus, resets, outputs, fi
             _add_bonus(q[b], k[b], v[b], bonus[h], group, h, outputs[b])
 
 
-@compiled()
+@compiled
 def _add_bonus(q, k, v, bonus, group, h, outputs):
     """Adds (q u k) v, the part of (2') that the state has no part in."""
     for t in range(v.shape[0]):
@@ -441,16 +430,7 @@ def _add_bonus(q, k, v, bonus, group, h, outputs):
             output[j] += gain * value[j]
 
 
-@compiled(parallel=True)
-def forward(q, k, v, log_decay, initial_state, bonus, resets, outputs, final_state, workers):
-    """Equations (1) to (2'); ``log_decay`` is [B, T, H, 1 or K], ``bonus`` [H, K] or [0, K]."""
-    units = v.shape[0] * v.shape[2]
-    for worker in numba.prange(workers):
-        first, stop = worker * units // workers, (worker + 1) * units // workers
-        _forward_heads(q, k, v, log_decay, initial_state, bonus, resets, outputs, final_state, first, stop)
-
-
-@compiled()
+@compiled
 def _decay_gradient(q, k, dq, dk, cuts, group, h, lag, running, d_decays):
     """Equation (7), in float64; ``running`` starts as the sum of dS_T S_T."""
     length, channels = d_decays.shape[0], d_decays.shape[2]
@@ -474,7 +454,7 @@ def _decay_gradient(q, k, dq, dk, cuts, group, h, lag, running, d_decays):
             d_decays[t, h, d] = 0.0 if cuts[t] else running[d]  # a reset's decay meets a state that counts as zero
 
 
-@compiled()
+@compiled
 def _add_bonus_gradient(q, k, v, bonus, d_outputs, group, h, dq, dk, dv, d_bonus):
     """Adds the gradients of (q u k) v."""
     d_bonus[:] = 0
@@ -487,13 +467,16 @@ def _add_bonus_gradient(q, k, v, bonus, d_outputs, group, h, dq, dk, dv, d_bonus
             d_gain += error[j] * value[j]
         for j in range(value.size):
             dv[t, h, j] += gain * error[j]
+        d_query, d_key = dq[t, 0], dk[t, 0]
+        for i in range(key.size):  # apart: LLVM vectorises a loop when it has few arrays to tell from each other
+            d_query[i] += d_gain * bonus[i] * key[i]
         for i in range(key.size):
-            dq[t, 0, i] += d_gain * bonus[i] * key[i]
-            dk[t, 0, i] += d_gain * bonus[i] * query[i]
+            d_key[i] += d_gain * bonus[i] * query[i]
+        for i in range(key.size):
             d_bonus[i] += d_gain * query[i] * key[i]
 
 
-@compiled()
+@compiled
 def _add_products(turned, d_final, running):
     """Adds the sum of dS_T S_T over V, or over K and V for one decay a head."""
     for i in range(d_final.shape[0]):
@@ -503,7 +486,7 @@ def _add_products(turned, d_final, running):
         running[min(i, running.size - 1)] += total
 
 
-@compiled()
+@compiled
 def _accumulate(total, copy, fresh, values):
     for t in range(total.shape[0]):
         row, source = total[t, copy], values[t, 0]
@@ -515,9 +498,13 @@ def _accumulate(total, copy, fresh, values):
                 row[c] += source[c]
 
 
-@compiled()
-def _backward_heads(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initial, d_bonus, first, stop):
-    """Copies first to stop - 1, counted over the batch; all heads of each."""
+@compiled
+def backward(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initial, d_bonus, first, stop):
+    """Equations (4) to (7) for copies first to stop - 1, counted over the batch.
+
+    The gradients of q and k are [B, T, copies, K]: each copy sums heads // copies heads, in order, so that no sum takes
+    two threads. ``d_final`` is [B, H, 0, 0] where it is zero; ``d_bonus`` is [B, H or 0, K].
+    """
     q, k, v, log_decay, initial_state, bonus, resets = inputs
     length, heads, value_dim = v.shape[1:]
     groups, key_dim = q.shape[2:]
@@ -535,9 +522,8 @@ def _backward_heads(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initi
             queries, keys = _head(q, b, group), _head(k, b, group)
             values, errors, sums = _head(v, b, h), _head(d_outputs, b, h), _head(dv, b, h)
             _set(turned, initial_state[b, h], True)
-            _traverse(
-                1, lag, decays, h, cuts, keys, values, keys, sums, errors, query_sums, empty, turned, space
-            )  # (4)
+            writes, reads, outs = (keys, values), (queries, errors), (query_sums, sums)
+            _traverse(FORWARDS, lag, decays, h, cuts, writes, reads, outs, empty, turned, space)  # (4)
             running[:] = 0
             if d_final.size:
                 _finish(space)
@@ -545,9 +531,8 @@ def _backward_heads(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initi
                 _add_products(turned, d_final[b, h], running)
             _set(state, d_final[b, h], False)
             _set(turned, d_final[b, h], True)
-            _traverse(  # (5), (6)
-                -1, lag, decays, h, cuts, queries, errors, keys, sums, values, key_sums, state, turned, space
-            )
+            writes, reads, outs = (queries, errors), (keys, values), (key_sums, sums)
+            _traverse(BACKWARDS, lag, decays, h, cuts, writes, reads, outs, state, turned, space)  # (5), (6)
             if lag == 0:  # with a bonus, the visit of token -1 has done so
                 for d in range(channels):
                     space.sums[d] += decays[0, h, d]
@@ -564,34 +549,3 @@ def _backward_heads(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initi
             fresh = h % (heads // copies) == 0
             _accumulate(dq[b], copy, fresh, head_dq[0])
             _accumulate(dk[b], copy, fresh, head_dk[0])
-
-
-@compiled(parallel=True)
-def backward(
-    q,
-    k,
-    v,
-    log_decay,
-    initial_state,
-    bonus,
-    resets,
-    d_outputs,
-    d_final,
-    dq,
-    dk,
-    dv,
-    d_log_decay,
-    d_initial,
-    d_bonus,
-    workers,
-):
-    """Equations (4) to (7).
-
-    The gradients of q and k are [B, T, copies, K]: each copy sums heads // copies heads, in order, so that no sum takes
-    two threads. ``d_final`` is [B, H, 0, 0] where it is zero; ``d_bonus`` is [B, H or 0, K].
-    """
-    units = dq.shape[0] * dq.shape[2]
-    inputs = q, k, v, log_decay, initial_state, bonus, resets
-    for worker in numba.prange(workers):
-        first, stop = worker * units // workers, (worker + 1) * units // workers
-        _backward_heads(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initial, d_bonus, first, stop)

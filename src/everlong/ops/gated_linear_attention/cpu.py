@@ -4,9 +4,11 @@ What is saved for the backward pass is the inputs. The kernels and their equatio
 do not depend on the number of threads: no sum crosses threads.
 """
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
-import numba
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -14,6 +16,8 @@ from torch import Tensor
 from everlong.ops.gated_linear_attention import _cpu_kernels
 
 ROWS_FOR_ALL = 32  # with fewer rows x groups than this, heads of a group are spread over threads and summed afterwards
+
+LITTLE = 1 << 21  # multiplications; a second thread takes longer to wake than to do fewer
 
 
 def gated_linear_attention(
@@ -41,7 +45,7 @@ class _Recurrence(torch.autograd.Function):
         resets = torch.zeros(q.shape[:2], dtype=torch.bool) if resets is None else resets.contiguous()
         outputs, final_state = torch.empty_like(v), torch.empty_like(initial_state)
         inputs = (q, k, v, log_decay, initial_state, bonus, resets)
-        _run(_cpu_kernels.forward, *inputs, outputs, final_state)
+        _run(_cpu_kernels.forward, v.shape[0] * v.shape[2], inputs, outputs, final_state)
         ctx.save_for_backward(*inputs)
         ctx.set_materialize_grads(False)
         return outputs, final_state
@@ -49,7 +53,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_outputs, d_final):
-        q, k, v, log_decay, initial_state, bonus, resets = ctx.saved_tensors
+        q, k, v, log_decay, initial_state, bonus, _ = ctx.saved_tensors
         batch, length, groups, key_dim = q.shape
         heads = v.shape[2]
         copies = groups if batch * groups >= ROWS_FOR_ALL else heads
@@ -58,11 +62,8 @@ class _Recurrence(torch.autograd.Function):
         dq, dk = q.new_empty(batch, length, copies, key_dim), k.new_empty(batch, length, copies, key_dim)
         dv, d_log_decay = torch.empty_like(v), torch.empty_like(log_decay)
         d_initial, d_bonus = torch.empty_like(initial_state), v.new_empty(batch, *bonus.shape)
-        _run(
-            _cpu_kernels.backward,
-            *(q, k, v, log_decay, initial_state, bonus, resets, d_outputs, d_final),
-            *(dq, dk, dv, d_log_decay, d_initial, d_bonus),
-        )
+        gradients = (dq, dk, dv, d_log_decay, d_initial, d_bonus)
+        _run(_cpu_kernels.backward, batch * copies, ctx.saved_tensors, d_outputs, d_final, *gradients)
         if copies != groups:
             dq, dk = (x.unflatten(2, (groups, -1)).sum(3) for x in (dq, dk))
         wants_initial, wants_bonus = ctx.needs_input_grad[4:6]
@@ -74,8 +75,29 @@ class _Recurrence(torch.autograd.Function):
         )
 
 
-def _run(kernel: Any, *arguments: Tensor) -> None:
-    limit = numba.config.NUMBA_NUM_THREADS  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]
-    threads = min(torch.get_num_threads(), limit)
-    numba.set_num_threads(threads)
-    kernel(*(x.detach().numpy() for x in arguments), threads)
+def _run(kernel: Any, units: int, inputs: tuple[Tensor, ...], *tensors: Tensor) -> None:
+    """Runs a kernel over its units, heads of rows, on as many threads as torch uses."""
+    arrays = (tuple(x.detach().numpy() for x in inputs), *(x.numpy() for x in tensors))
+    work = inputs[2].numel() * inputs[0].shape[3]  # B T H V K
+    threads = min(torch.get_num_threads(), units) if work > LITTLE else 1
+    pieces = min(units, 4 * threads) if threads > 1 else 1  # more than threads: a slow core takes fewer
+    bounds = iter([(n * units // pieces, (n + 1) * units // pieces) for n in range(pieces)])
+
+    def run() -> None:
+        for first, stop in bounds:  # one iterator for all threads
+            kernel(*arrays, first, stop)
+
+    helpers = [_pool(os.getpid()).submit(run) for _ in range(threads - 1)]
+    run()
+    for helper in helpers:
+        helper.result()
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Python's threads, one pool a process.
+
+    Not Numba's parallel loops: their OpenMP is another than torch's, so the idle threads of the one spin in the way of
+    the other's, and a process that has used it is ended when it forks.
+    """
+    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="gated_linear_attention")
