@@ -13,6 +13,8 @@ import numpy as np
 
 from everlong.errors import EverlongError
 
+Meaning = Literal["reading on harms", "no better than restarting", "pays", "undecided"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
@@ -54,8 +56,17 @@ class Verdict(Record):
     definition_3_2: str
     """The paper's Def. 3.2 on position-wise perplexity, in words."""
     tolerance: float
+    """Excess in nats that does not count as harm."""
     confidence: float
     documents: int
+    fewest_documents: int
+    """A bucket with fewer is not judged."""
+
+    @property
+    def short(self) -> str:
+        """The outcome in two or three words."""
+        words = {"breaks": "breaks at", "holds": "holds to", "undecided": "undecided"}[self.outcome]
+        return words if self.position is None else f"{words} {self.position:,}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +112,8 @@ class Diagnosis(Record):
     excess: Excess
     """Against the model's own window of the training length."""
     verdict: Verdict
+    window_share: int
+    """Of a window, the last width / window_share targets were scored."""
     seed: int
     backend: str
     device: str
@@ -110,7 +123,7 @@ class Diagnosis(Record):
 
     @property
     def in_range_perplexity(self) -> float:
-        """exp of the mean in-range loss."""
+        """Exp of the mean in-range loss."""
         return float(np.exp(np.nanmean(self.in_range_losses)))
 
     @property
@@ -140,6 +153,8 @@ class Training(Record):
     """What one arm of training did."""
 
     method: str
+    context: int
+    """Tokens a row."""
     settings: dict[str, Any]
     steps: int
     scored_tokens: int
@@ -167,8 +182,8 @@ class Row(Record):
     """Against the zero control's window of the training length (before repair: its own)."""
     control_best: Excess
     """Against the zero control's best window, of any width."""
-    meaning: tuple[str, ...]
-    """For each range: reading on harms, no better than restarting, pays, or undecided."""
+    meaning: tuple[Meaning, ...]
+    """For each range."""
     verdict: str
 
 
@@ -176,6 +191,10 @@ class Row(Record):
 class Repair(Record):
     """The repair as a whole: the table, and how it was decided."""
 
+    context: int
+    """The training length in tokens."""
+    tolerance: float
+    """Excess in nats that does not count as harm."""
     rows: tuple[Row, ...]
     headroom: tuple[float, ...]
     """For each range, nats that the control gains by its best longer window over its window of the training length."""

@@ -119,11 +119,7 @@ class RecurrentState:
 
     def reset(self, mask: Bool[Tensor, " B"]) -> "RecurrentState":
         """Rows where ``mask`` is True start anew from zero (whatever they held, not-a-number included)."""
-
-        def one(leaf: Tensor) -> Tensor:
-            return torch.where(mask.view(-1, *[1] * (leaf.ndim - 1)), torch.zeros_like(leaf), leaf)
-
-        return self.map(one)
+        return self.map(lambda leaf: leaf.masked_fill(mask.view(-1, *[1] * (leaf.ndim - 1)), 0))
 
     def check(self, spec: StateSpec, batch_size: int) -> None:
         """Raises an error that names the first thing in which this state does not fit a model and batch."""

@@ -120,7 +120,9 @@ def make_diagnosis(
             tolerance=TOLERANCE,
             confidence=0.95,
             documents=DOCUMENTS,
+            fewest_documents=8,
         ),
+        window_share=8,
         seed=0,
         backend="numba",
         device="cpu",
@@ -138,6 +140,7 @@ def make_training(method: str) -> Training:
     ]
     return Training(
         method=method,
+        context=CONTEXT,
         settings={"probability": 0.1, "steps": 100, "learning_rate": 3e-4, "leaves": ["recurrent", "convolution"]},
         steps=100,
         scored_tokens=204_800,
@@ -181,6 +184,8 @@ def make_repair(labels: Iterable[str] = tuple(MODELS)) -> Repair:
             )
         )
     return Repair(
+        context=CONTEXT,
+        tolerance=TOLERANCE,
         rows=tuple(rows),
         headroom=(0.014, 0.031, 0.042, 0.042),
         proposal="reset probability 0.02 and 100 steps: half of the scored tokens meet a state older than 2,200 tokens",

@@ -22,7 +22,7 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_the_repair_table_fits_and_cuts_no_number(width):
     repair = make_repair()
-    text = printed(repair_table(repair, make_diagnosis()), width)
+    text = printed(repair_table(repair), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     for row in repair.rows:
@@ -33,7 +33,7 @@ def test_the_repair_table_fits_and_cuts_no_number(width):
 
 
 def test_the_repair_table_names_every_model_and_says_what_it_means_without_colour():
-    text = flat(printed(repair_table(make_repair(), make_diagnosis()), 120))
+    text = flat(printed(repair_table(make_repair()), 120))
     for words in (
         *("Before repair", "Zero start (control)", "State passing", "reading on harms", "no better than restarting"),
         *("undecided", "breaks at 512", "perplexity in range", "tolerance of 0.02", "32 documents", "last 64 tokens"),

@@ -39,7 +39,9 @@ def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) 
     columns = max(1, int(judged.sum()))
     if usable.any() and documents[judged].min() >= BOOTSTRAP_DOCUMENTS:
         critical = np.full(len(mean), _largest_t(values[:, usable], confidence, seed))
-        method = f"studentised bootstrap over documents, simultaneous over {columns} ranges (max-t), {RESAMPLES} resamples"
+        method = (
+            f"studentised bootstrap over documents, simultaneous over {columns} ranges (max-t), {RESAMPLES} resamples"
+        )
     else:
         tail = (1 - confidence) / 2 / columns
         critical = np.array([stats.t.ppf(1 - tail, max(n - 1, 1)) for n in documents])

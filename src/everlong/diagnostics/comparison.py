@@ -5,14 +5,14 @@ import numpy as np
 from everlong.diagnostics.buckets import Buckets, table_ranges
 from everlong.diagnostics.paired_excess import merge_buckets, paired_excess
 from everlong.errors import EverlongError
-from everlong.records import Diagnosis, Excess, Row
+from everlong.records import Diagnosis, Excess, Meaning, Row
 
 LEAST_HEADROOM = 0.02  # nats: where a longer window gains less, whether reading on pays cannot be tested
 
-HARMS = "reading on harms"
-NO_BETTER = "no better than restarting"
-PAYS = "pays"
-UNDECIDED = "undecided"
+HARMS: Meaning = "reading on harms"
+NO_BETTER: Meaning = "no better than restarting"
+PAYS: Meaning = "pays"
+UNDECIDED: Meaning = "undecided"
 
 
 def compare(diagnosis: Diagnosis, control: Diagnosis) -> Row:
@@ -55,7 +55,7 @@ def compare(diagnosis: Diagnosis, control: Diagnosis) -> Row:
         meaning=tuple(
             _meaning(own, own_best, control_best, index, diagnosis.verdict.tolerance) for index in range(len(ranges))
         ),
-        verdict=diagnosis.verdict.sentence,
+        verdict=diagnosis.verdict.short,
     )
 
 
@@ -66,7 +66,7 @@ def headroom(control: Diagnosis) -> tuple[float, ...]:
     return tuple(map(float, np.nanmean(gain, axis=0)))
 
 
-def _meaning(own: Excess, own_best: Excess, control_best: Excess, index: int, tolerance: float) -> str:
+def _meaning(own: Excess, own_best: Excess, control_best: Excess, index: int, tolerance: float) -> Meaning:
     if own.lower[index] > tolerance:
         return HARMS
     if own_best.upper[index] < 0 and control_best.upper[index] < 0:

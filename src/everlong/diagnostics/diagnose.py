@@ -5,9 +5,9 @@ import time
 import numpy as np
 
 from everlong.data.corpus import Corpus
-from everlong.diagnostics._panel import Panel, Span, sample_targets, select_panel
+from everlong.diagnostics._panel import Span, sample_targets, select_panel
 from everlong.diagnostics.buckets import curve_buckets, doubling_buckets
-from everlong.diagnostics.config import Curve, DiagnosisConfig
+from everlong.diagnostics.config import DiagnosisConfig
 from everlong.diagnostics.paired_excess import paired_excess
 from everlong.diagnostics.position_loss import position_curve
 from everlong.diagnostics.verdict import judge
@@ -86,6 +86,7 @@ def diagnose(
         confidence=config.confidence,
         seed=seed,
     )
+    octaves = position_curve("carry", by_position["carry"][full], curve_buckets(length, per_octave=1))
     curves = [position_curve(name, values[full], curve_buckets(length)) for name, values in by_position.items()]
     curves.append(
         Curve(
@@ -113,7 +114,8 @@ def diagnose(
         curves=tuple(curves),
         in_range_losses=np.nanmean(by_position["restart"], axis=1),
         excess=excess,
-        verdict=judge(excess, curves[0], config, context=context, seed=seed),
+        verdict=judge(excess, octaves, config, context=context, seed=seed),
+        window_share=config.window_share,
         seed=seed,
         backend=model.backend_in_use(),
         device=str(model.device),
@@ -144,4 +146,3 @@ def _targets(sample: list[tuple[Span, int]], documents: int, buckets: int) -> np
     for (document, first, last), bucket in sample:
         counts[document, bucket] += last - first + 1
     return counts
-

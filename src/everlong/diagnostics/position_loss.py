@@ -23,29 +23,28 @@ def position_curve(policy: str, losses: np.ndarray, buckets: Buckets) -> Curve:
     )
 
 
-def definition_3_2(carry: Curve, *, context: int, tolerance: float, confidence: float, seed: int) -> str:
+def definition_3_2(octaves: Curve, *, context: int, tolerance: float, confidence: float, seed: int) -> str:
     """Does PPL(t) stay at or below p*, the best PPL within the training range, for every t from t* on (Def. 3.2)?
 
     A minimum over noise is biased low, so t* is chosen on one half of the documents and tested on the other; the losses of
-    one document at t and at t* are compared as pairs, with simultaneous intervals and the tolerance in nats.
+    one document at t and at t* are compared as pairs, with simultaneous intervals and the tolerance in nats. Positions are
+    taken by octaves: single positions of a few documents are noise.
     """
-    documents = len(carry.losses)
+    documents = len(octaves.losses)
     if documents < 8:
-        return f"Def. 3.2 on perplexity: not judged, {documents} documents are as long as the length, 8 are needed."
-    choosing, testing = carry.losses[::2], carry.losses[1::2]
-    stops = np.array(carry.stops)
+        return f"Not judged: {documents} documents are as long as the length, 8 are needed."
+    choosing, testing = octaves.losses[::2], octaves.losses[1::2]
+    stops = np.array(octaves.stops)
     in_range = stops <= context
     best = int(np.argmin(np.where(in_range, choosing.mean(axis=0), np.inf)))
     later = np.arange(len(stops)) > best
-    gaps = simultaneous_intervals(
-        testing[:, later] - testing[:, [best]], confidence=confidence, seed=seed
-    )
+    gaps = simultaneous_intervals(testing[:, later] - testing[:, [best]], confidence=confidence, seed=seed)
     above = gaps.lower > tolerance
     p_star = float(np.exp(testing[:, best].mean()))
     where = f"p* = {p_star:.2f} at t* = {stops[best]:,}, chosen on {len(choosing)} documents, tested on {len(testing)}"
     if above.any():
-        at = int(np.array(carry.starts)[later][np.argmax(above)])
-        return f"Def. 3.2 on perplexity: exceeds p* from {at:,} tokens on ({where})."
+        at = int(np.array(octaves.starts)[later][np.argmax(above)])
+        return f"Exceeds p* from {at:,} tokens on ({where})."
     if (gaps.upper <= tolerance).all():
-        return f"Def. 3.2 on perplexity: generalises to {stops[-1]:,} tokens ({where})."
-    return f"Def. 3.2 on perplexity: undecided, no position is surely above p* nor all surely at or below ({where})."
+        return f"Generalises to {stops[-1]:,} tokens ({where})."
+    return f"Undecided: no position is surely above p* nor all surely at or below ({where})."

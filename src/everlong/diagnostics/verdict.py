@@ -9,7 +9,7 @@ from everlong.records import Curve, Excess, Verdict
 FEWEST_DOCUMENTS = 8  # a bucket with fewer is not judged
 
 
-def judge(excess: Excess, carry: Curve, config: DiagnosisConfig, *, context: int, seed: int) -> Verdict:
+def judge(excess: Excess, octaves: Curve, config: DiagnosisConfig, *, context: int, seed: int) -> Verdict:
     """Judges the excess against the model's own window of the training length.
 
     A bucket harms when the lower end of its interval is above the tolerance. Breaks at N: N is where the first of two
@@ -50,10 +50,13 @@ def judge(excess: Excess, carry: Curve, config: DiagnosisConfig, *, context: int
         position=position,
         uses_to=uses_to,
         sentence=sentence,
-        definition_3_2=definition_3_2(carry, context=context, tolerance=config.tolerance, confidence=config.confidence, seed=seed),
+        definition_3_2=definition_3_2(
+            octaves, context=context, tolerance=config.tolerance, confidence=config.confidence, seed=seed
+        ),
         tolerance=config.tolerance,
         confidence=config.confidence,
         documents=documents,
+        fewest_documents=FEWEST_DOCUMENTS,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Read:
         return self.stop - self.start
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A way to read: gives the reads that score each target of a span once."""
 

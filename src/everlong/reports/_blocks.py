@@ -6,7 +6,7 @@ import numpy as np
 
 from everlong.records import Diagnosis, Excess, Repair, Row
 from everlong.reports._results import mean_losses
-from everlong.reports._words import Meaning, bucket_meaning, meaning_of, method_name
+from everlong.reports._words import NOT_JUDGED, Meaning, bucket_meaning, meaning_of, method_name
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,9 @@ class Bucket:
     meaning: Meaning
 
 
-def legend(base: Diagnosis | None) -> tuple[tuple[str, str], ...]:
+def legend(repair: Repair) -> tuple[tuple[str, str], ...]:
     """The terms of the table in plain words."""
-    window = f"{base.context:,} tokens at most" if base else "tokens, at most as many as in training,"
-    tolerance = f"the tolerance of {base.verdict.tolerance:g} nats" if base else "the tolerance"
+    window, tolerance = f"{repair.context:,} tokens at most", f"the tolerance of {repair.tolerance:g} nats"
     return (
         (
             "excess",
@@ -91,7 +90,7 @@ def repair_blocks(repair: Repair) -> tuple[Block, ...]:
 
 def diagnosis_buckets(diagnosis: Diagnosis) -> tuple[Bucket, ...]:
     """A row a bucket."""
-    excess = diagnosis.excess
+    excess, verdict = diagnosis.excess, diagnosis.verdict
     means = {name: mean_losses(losses, diagnosis.targets) for name, losses in diagnosis.losses.items()}
     column = {bounds: i for i, bounds in enumerate(zip(diagnosis.bucket_starts, diagnosis.bucket_stops, strict=True))}
 
@@ -109,7 +108,9 @@ def diagnosis_buckets(diagnosis: Diagnosis) -> tuple[Bucket, ...]:
             *(excess.starts[i], excess.stops[i], excess.documents[i]),
             *(loss("carry", i), loss(f"window:{diagnosis.context}", i), *best(i)),
             *(excess.mean[i], excess.lower[i], excess.upper[i]),
-            bucket_meaning(excess.lower[i], excess.upper[i], diagnosis.verdict.tolerance),
+            bucket_meaning(excess.lower[i], excess.upper[i], verdict.tolerance)
+            if excess.documents[i] >= verdict.fewest_documents
+            else NOT_JUDGED,
         )
         for i in range(len(excess.starts))
     )

@@ -73,8 +73,9 @@ def policies(base: Diagnosis) -> Rows:
         ),
         (
             "window",
-            f"The model starts from zero and reads a window that ends near the target, of which only the last part is "
-            f"scored, so that every target has nearly the whole window before it. Widths measured: {widths} tokens.",
+            f"The model starts from zero and reads a window that ends near the target, of which only the last "
+            f"1/{base.window_share} is scored, so that every target has nearly the whole window before it. "
+            f"Widths measured: {widths} tokens.",
         ),
         (
             "in range",

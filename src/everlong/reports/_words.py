@@ -35,10 +35,11 @@ def meaning_of(words: str) -> Meaning:
     return Meaning("open", "?", words)
 
 
+NOT_JUDGED = Meaning("open", "?", "too few documents")
+
+
 def bucket_meaning(lower: float, upper: float, tolerance: float) -> Meaning:
     """What one interval of the excess over a window says, by the rule of the verdict."""
-    if math.isnan(lower) or math.isnan(upper):
-        return Meaning("open", "?", "too few documents")
     if lower > tolerance:
         return Meaning("harms", "▲", "harms")
     if upper < 0:

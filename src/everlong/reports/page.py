@@ -83,7 +83,7 @@ def _result(results: Results) -> dict[str, Any]:
         "blocks": repair_blocks(results.repair),
         "ranges": [positions(*bounds) for bounds in zip(excess.starts, excess.stops, strict=True)],
         "confidence": f"{excess.confidence:.0%}",
-        "terms": legend(results.base),
+        "terms": legend(results.repair),
     }
 
 

@@ -12,13 +12,8 @@ COLOURS = {"harms": "bold red", "pays": "bold green", "even": "default", "open":
 FIRST_COLUMN = 12
 
 
-def repair_table(repair: Repair, base: Diagnosis | None = None) -> Table:
-    """The table of a repair: a block a model, a column a position range, and a legend in plain words below.
-
-    Args:
-        repair: the record.
-        base: the diagnosis before repair, from which the legend takes the window's width and the tolerance.
-    """
+def repair_table(repair: Repair) -> Table:
+    """The table of a repair: a block a model, a column a position range, and a legend in plain words below."""
     blocks = repair_blocks(repair)
     excess = repair.rows[0].own
     headers = [Text(positions(*bounds), style="bold") for bounds in zip(excess.starts, excess.stops, strict=True)]
@@ -33,7 +28,7 @@ def repair_table(repair: Repair, base: Diagnosis | None = None) -> Table:
     table.add_row(Rule(style="dim"))
     table.add_row(_aligned([[Text("headroom"), *(Text(signed(value)) for value in repair.headroom)]]))
     table.add_row(Rule(style="dim"))
-    table.caption = _legend(repair, base)
+    table.caption = _legend(repair)
     table.caption_justify = "left"
     table.caption_style = "default"
     return table
@@ -103,10 +98,10 @@ def _aligned(rows: list[list[Text]]) -> Table:
     return table
 
 
-def _legend(repair: Repair, base: Diagnosis | None) -> Text:
+def _legend(repair: Repair) -> Text:
     excess = repair.rows[0].own
     text = Text()
-    for term, words in legend(base):
+    for term, words in legend(repair):
         text.append(f"{term}: ", style="bold").append(f"{words}\n", style="not bold")
     return text.append("intervals: ", style="bold").append(
         f"{excess.confidence:.0%}, over {plural(max(excess.documents, default=0), 'document')}, for all ranges at once."

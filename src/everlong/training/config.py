@@ -25,8 +25,6 @@ class TrainingConfig:
     """AdamW's averages."""
     clip: float = 1.0
     """Gradients are scaled down to this norm."""
-    seed: int = 0
-    """Of the data order, and of what the intervention draws."""
     checkpoint_every: int = 25
     """Steps between the checkpoints that a resume goes on from; at Ctrl-C and at the end there is always one."""
 
@@ -41,7 +39,6 @@ class TrainingConfig:
         _require("warm_up", self.warm_up, 0 <= self.warm_up <= 1, "it must lie between 0 and 1")
         _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "it must be at least 0")
         _require("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "each must be at least 0 and below 1")
-        _require("seed", self.seed, self.seed >= 0, "it must be at least 0")
 
 
 def _require(name: str, value: object, fits: bool, allowed: str) -> None:

@@ -221,6 +221,7 @@ class _Loop:
         history = self.history
         return Training(
             method=self.intervention.name,
+            context=self.context,
             settings=self.settings,
             steps=self.config.steps,
             scored_tokens=history.exposure.scored_tokens,

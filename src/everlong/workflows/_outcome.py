@@ -12,20 +12,22 @@ BEFORE, CONTROL = "before", "zero"
 def summarize(diagnoses: Mapping[str, Diagnosis], trainings: Mapping[str, Training], proposal: str) -> Repair:
     """The table of all models, each against its own windows and the control's (before repair: its own)."""
     before, control = diagnoses[BEFORE], diagnoses[CONTROL]
-    rows = tuple(
-        compare(diagnosis, before if label == BEFORE else control) for label, diagnosis in diagnoses.items()
-    )
+    rows = tuple(compare(diagnosis, before if label == BEFORE else control) for label, diagnosis in diagnoses.items())
     room = headroom(control)
     seconds = {f"diagnosing {label}": diagnosis.seconds for label, diagnosis in diagnoses.items()}
     seconds |= {f"training {label}": training.seconds for label, training in trainings.items()}
     warnings = list(data_warnings(before))
-    tight = [f"{rows[0].own.starts[i]:,}-{rows[0].own.stops[i]:,}" for i, gain in enumerate(room) if gain < LEAST_HEADROOM]
+    tight = [
+        f"{rows[0].own.starts[i]:,}-{rows[0].own.stops[i]:,}" for i, gain in enumerate(room) if gain < LEAST_HEADROOM
+    ]
     if tight:
         warnings.append(
             f"whether reading on pays cannot be tested at {', '.join(tight)} tokens: longer windows gain the control "
             f"less than {LEAST_HEADROOM} nats there."
         )
     return Repair(
+        context=control.context,
+        tolerance=control.verdict.tolerance,
         rows=rows,
         headroom=room,
         proposal=proposal,

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import cattrs
 
-from everlong.errors import EverlongError
+from everlong.errors import EverlongError, RunInterrupted
 from everlong.runs import Run
 from everlong.workflows.config import DiagnoseConfig, RepairConfig, TrainConfig
 
@@ -23,10 +23,21 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
     """
     resume = config.runtime.resume
     if resume is None:
-        with Run.create(config.runtime.output, verb, config) as run:
+        with Run.create(config.runtime.output, verb, config) as run, _interruptible(run):
             yield run, config
         return
     if replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
         raise EverlongError(f"--resume {resume} goes on with the settings of that run; give no others beside it")
-    with Run.open(resume, verb) as run:
+    with Run.open(resume, verb) as run, _interruptible(run):
         yield run, cattrs.structure(run.config, type(config))
+
+
+@contextmanager
+def _interruptible(run: Run) -> Iterator[None]:
+    """Ctrl-C outside a training step: what is finished is kept, and the message says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise RunInterrupted(
+            f"interrupted; finished phases are kept; go on with `everlong {run.verb} --resume {run.path}`"
+        ) from None

@@ -66,7 +66,14 @@ def open_subject(
     if length < 2:
         raise EverlongError(f"--context {length} is too short; a training context has at least 2 tokens")
     tokenizer = load_tokenizer(data.tokenizer, model_folder=checkpoint.folder, configured=checkpoint.tokenizer)
-    text = open_text(data, tokenizer, length=diagnosis.max_length, documents=diagnosis.documents, progress=progress, seed=runtime.seed)
+    text = open_text(
+        data,
+        tokenizer,
+        length=diagnosis.max_length,
+        documents=diagnosis.documents,
+        progress=progress,
+        seed=runtime.seed,
+    )
     for corpus in (text.train, text.held_out):
         corpus.check_vocabulary(checkpoint.model.config.vocab_size)
     return Subject(checkpoint, length, tokenizer, text)

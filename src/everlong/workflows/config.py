@@ -7,6 +7,7 @@ import tyro
 
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
+from everlong.errors import EverlongError
 from everlong.models.config import Mamba2Config
 from everlong.training.config import TrainingConfig
 
@@ -27,9 +28,13 @@ class RuntimeConfig:
     dtype: Literal["float32", "bfloat16", "float64"] | None = None
     """Precision of the weights and activations (states are float32 at least). Default: float32."""
     seed: int = 0
-    """Of everything that is drawn."""
+    """Of everything that is drawn, 0 or more."""
     backend: str = "auto"
     """How the recurrences are computed: auto, chunked, cpu, reference."""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise EverlongError(f"--seed {self.seed} is below 0")
 
 
 @dataclass(frozen=True, kw_only=True)

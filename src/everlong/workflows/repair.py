@@ -15,6 +15,7 @@ from everlong.progress import Progress
 from everlong.records import Diagnosis, Repair, Training
 from everlong.reports.page import write_report
 from everlong.runs import Run
+from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig
 from everlong.training.loop import train
 from everlong.workflows._outcome import BEFORE, CONTROL, summarize
@@ -24,12 +25,25 @@ from everlong.workflows._subject import Subject, best_device, open_subject
 from everlong.workflows.config import RepairConfig
 
 
-def repair(config: RepairConfig, progress: Progress | None = None) -> tuple[Repair, Path]:
-    """Repairs a model and proves it; see ``RepairConfig``.
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair gives back.
 
-    Returns:
-        The record with the table, and the page of the report; the run folder is the page's.
+    Attributes:
+        record: the table and the outcome.
+        diagnoses: of the model before, and of what each method made, by label.
+        trainings: what each method's training did.
+        page: the report; it lies in the run folder, the models in models/METHOD beside it.
     """
+
+    record: Repair
+    diagnoses: dict[str, Diagnosis]
+    trainings: dict[str, Training]
+    page: Path
+
+
+def repair(config: RepairConfig, progress: Progress | None = None) -> Repaired:
+    """Repairs a model and proves it; see ``RepairConfig``."""
     with start_run("repair", config) as (run, config):
         return _Repairing(run, config, progress or Progress()).work()
 
@@ -53,7 +67,7 @@ class _Repairing:
     config: RepairConfig
     progress: Progress
 
-    def work(self) -> tuple[Repair, Path]:
+    def work(self) -> Repaired:
         """All phases in order; one whose record exists is not done again."""
         config = self.config
         methods = methods_of(config)
@@ -71,9 +85,10 @@ class _Repairing:
             trainings[method] = self.run.phase(
                 f"training-{method}", lambda method=method: self._train(subject, method, source, proposal)
             )
+            discard(self.run.path, method)
             diagnoses[method] = self._diagnose(subject, None, method)
         record = self.run.phase("repair", lambda: summarize(diagnoses, trainings, proposal.words))
-        return record, write_report(self.run)
+        return Repaired(record, diagnoses, trainings, write_report(self.run))
 
     def _diagnose(self, subject: Subject, model: LanguageModel | None, label: str) -> Diagnosis:
         """Measures a model, or the one that a method has made."""
@@ -104,7 +119,10 @@ class _Repairing:
             source,
             create(method, seed=seed, **settings),
             TrainingConfig(
-                steps=proposal.steps, batch_size=config.batch_size, learning_rate=config.learning_rate, seed=seed
+                steps=proposal.steps,
+                batch_size=config.batch_size,
+                learning_rate=config.learning_rate,
+                learning_rate_floor=min(TrainingConfig.learning_rate_floor, config.learning_rate),
             ),
             run=self.run,
             phase=method,

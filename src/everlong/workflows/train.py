@@ -17,6 +17,7 @@ from everlong.progress import Progress
 from everlong.records import Training
 from everlong.reports.page import write_report
 from everlong.runs import Run
+from everlong.training.checkpoint import discard
 from everlong.training.loop import train as run_loop
 from everlong.workflows._start import start_run
 from everlong.workflows._subject import best_device, open_text
@@ -34,11 +35,12 @@ def train(config: TrainConfig, progress: Progress | None = None) -> tuple[Traini
     progress = progress or Progress()
     with start_run("train", config) as (run, config):
         record = run.phase(f"training-{NAME}", lambda: _work(run, config, progress))
+        discard(run.path, NAME)
         return record, write_report(run)
 
 
 def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
-    runtime, settings = config.runtime, replace(config.training, seed=config.runtime.seed)
+    runtime, settings = config.runtime, config.training
     tokenizer = load_tokenizer(config.data.tokenizer)
     if tokenizer.vocab_size > config.model.vocab_size:
         raise EverlongError(
@@ -54,9 +56,7 @@ def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
         seed=runtime.seed,
         progress=progress,
     )
-    source = ShuffledChunks(
-        text.train, length=config.context, batch_size=settings.batch_size, seed=runtime.seed
-    )
+    source = ShuffledChunks(text.train, length=config.context, batch_size=settings.batch_size, seed=runtime.seed)
     torch.manual_seed(runtime.seed)
     model = ARCHITECTURES[config.model.architecture](config.model, backend=runtime.backend)
     model = model.to(device=best_device(runtime.device), dtype=parse_dtype(runtime.dtype))

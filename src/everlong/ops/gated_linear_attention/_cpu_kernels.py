@@ -18,8 +18,9 @@ sum of dS_T S_T, and from zero where a reset follows. With a bonus the read-out 
 then taken at t + 1 (``lag`` is 1), and the bonus part stands apart.
 """
 
+import inspect
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, no_type_check
 
 import llvmlite.binding
 import numba
@@ -67,6 +68,7 @@ class Space(NamedTuple):
 def compiled(function: Any) -> Any:
     """Numba's njit, kept on disk for later processes where any folder can be written to."""
     # nothing that would let LLVM assume away a NaN or an infinity
+    function = inspect.unwrap(function)  # tests check types at run time by wrapping every function
     options = {"nogil": True, "fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
     try:
         return numba.njit(cache=True, **options)(function)
@@ -75,6 +77,7 @@ def compiled(function: Any) -> Any:
 
 
 @intrinsic
+@no_type_check
 def _tile(typingctx, write, read, lanes, outputs, state, inward, outward, fresh, count):
     """Equation (3) for one tile of the state over ``count`` tokens, as LLVM vectors that stay in registers.
 
