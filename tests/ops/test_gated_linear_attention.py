@@ -1,9 +1,9 @@
 """The contract of gated linear attention: every backend in the registry is the float64 reference, gradients included.
 
 An error is relative to 1 + the largest magnitude of the exact tensor. In float32 each backend was measured at 7e-7 or
-less over the cases below; where decays are as weak as 1e-6 a token, the reference itself, multiplying by a rounded decay
-a token, reaches 4e-6 at T = 300. The bound is 1e-5, far below any error of substance, since an error of index or sign
-moves a tensor by its own size.
+less over the cases below; where decays are as weak as 1e-6 a token, the reference itself, multiplying by a rounded
+decay a token, reaches 4e-6 at T = 300. The bound is 1e-5, far below any error of substance, since an error of index or
+sign moves a tensor by its own size.
 """
 
 import math
@@ -117,8 +117,9 @@ def test_any_state_size_serves(backend, per_channel, key_dim, value_dim):
 @pytest.mark.parametrize("per_channel", [False, True], ids=["scalar", "vector"])
 @pytest.mark.parametrize("backend", FLOAT32)
 def test_300_tokens_of_weak_and_strong_decays_stay_accurate(backend, per_channel, strongest, weakest):
-    inputs = make(1, 300, 2, 1, 16, 16, per_channel=per_channel, strongest=strongest, weakest=weakest)
-    check(results(GATED_LINEAR_ATTENTION[backend], inputs, torch.float32), results(reference, inputs), 1e-5)
+    for bonus in (False, True):
+        inputs = make(1, 300, 2, 1, 16, 16, per_channel=per_channel, bonus=bonus, strongest=strongest, weakest=weakest)
+        check(results(GATED_LINEAR_ATTENTION[backend], inputs, torch.float32), results(reference, inputs), 1e-5)
 
 
 @pytest.mark.parametrize("backend", FLOAT32)

@@ -14,8 +14,10 @@ a segment, and its decay multiplies the state as exp(g_t) <= 1. All gradients ar
     dg_t = dg_{t+1} + q_t dq_t - k_t dk_t                   summed over K where a head has one decay          (7)
 
 (7) holds because dS_t S_t, summed over V, is q_t dq_t + dg_{t+1} by (5) and dg_t + k_t dk_t by (1); it starts from the
-sum of dS_T S_T, and from zero where a reset follows. With a bonus the read-out at t sees S_{t-1}: q, o, dq and do are
-then taken at t + 1 (``lag`` is 1), and the bonus part stands apart.
+sum of dS_T S_T, and from zero where a reset follows. What a token reads of its own write, q_t k_t (v_t . do_t), is in
+both terms: it is left out of dq and dk until (7) is done, or its rounding would drown the gradients of strong decays.
+With a bonus the read-out at t sees S_{t-1}: q, o, dq and do are then taken at t + 1 (``lag`` is 1), and the bonus part
+stands apart.
 """
 
 import inspect
@@ -76,86 +78,100 @@ def compiled(function: Any) -> Any:
         return numba.njit(cache=False, **options)(function)
 
 
-@intrinsic
 @no_type_check
-def _tile(typingctx, write, read, lanes, outputs, state, inward, outward, fresh, count):
-    """Equation (3) for one tile of the state over ``count`` tokens, as LLVM vectors that stay in registers.
+def _make_tile(own: bool) -> Any:
+    """Equation (3) for a tile of the state, in LLVM vectors that stay in registers.
 
-    The first five arguments are (flat array, index of the first, step to the next): the first four go by tokens, the
-    state by rows. Lanes are multiplied by ``inward`` and what is read by ``outward``, both one number a token.
+    Args:
+        own: whether what is read includes the token's own write.
     """
 
-    def generate(context, builder, signature, arguments):
-        vector = ir.VectorType(ir.FloatType(), TILE)
-        undefined, zeros = ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0.0] * TILE)
+    @intrinsic
+    def tile(typingctx, write, read, lanes, outputs, state, inward, outward, fresh, count):
+        """Runs ``count`` tokens.
 
-        def integer(value):
-            return ir.Constant(context.get_value_type(types.intp), value)
+        The first five arguments are (flat array, index of the first, step to the next): four go by tokens, the state by
+        rows. Lanes are multiplied by ``inward`` and what is read by ``outward``, both one number a token.
+        """
 
-        def pointer(kind, value):
-            return context.make_array(kind)(context, builder, value).data
+        def generate(context, builder, signature, arguments):
+            vector = ir.VectorType(ir.FloatType(), TILE)
+            undefined, zeros = ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0.0] * TILE)
 
-        def matrix(kind, value):
-            array, start, step = cgutils.unpack_tuple(builder, value)
-            return builder.gep(pointer(kind[0], array), [start]), step
+            def integer(value):
+                return ir.Constant(context.get_value_type(types.intp), value)
 
-        def address(place, i, j=0):
-            return builder.gep(place[0], [builder.add(builder.mul(i, place[1]), integer(j))])
+            def pointer(kind, value):
+                return context.make_array(kind)(context, builder, value).data
 
-        def load(place, i):
-            return builder.load(builder.bitcast(address(place, i), vector.as_pointer()), align=4)
+            def matrix(kind, value):
+                array, start, step = cgutils.unpack_tuple(builder, value)
+                return builder.gep(pointer(kind[0], array), [start]), step
 
-        def store(value, place, i):
-            builder.store(value, builder.bitcast(address(place, i), vector.as_pointer()), align=4)
+            def address(place, i, j=0):
+                return builder.gep(place[0], [builder.add(builder.mul(i, place[1]), integer(j))])
 
-        def spread(place, i, j=0):  # one float to all lanes
-            one = builder.insert_element(undefined, builder.load(address(place, i, j)), ir.Constant(ir.IntType(32), 0))
-            return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), TILE), [0] * TILE))
+            def load(place, i):
+                return builder.load(builder.bitcast(address(place, i), vector.as_pointer()), align=4)
 
-        def multiply_add(a, b, c):  # fused where the machine can
-            return builder.fadd(builder.fmul(a, b, flags=["contract"]), c, flags=["contract"])
+            def store(value, place, i):
+                builder.store(value, builder.bitcast(address(place, i), vector.as_pointer()), align=4)
 
-        kinds = signature.args
-        writes, reads, values, sums, rows = (matrix(kinds[n], arguments[n]) for n in range(5))
-        weights_in, weights_out = ((pointer(kinds[n], arguments[n]), integer(1)) for n in (5, 6))
-        fresh, count = arguments[7:]
-        tile = [cgutils.alloca_once(builder, vector) for _ in range(TILE)]
-        for r, row in enumerate(tile):
-            builder.store(load(rows, integer(r)), row)
-        with cgutils.for_range(builder, count) as loop:
-            value = builder.fmul(load(values, loop.index), spread(weights_in, loop.index))
-            parts = [zeros] * 4  # four chains of additions: one would wait for itself
+            def spread(place, i, j=0):  # one float to all lanes
+                one = builder.insert_element(
+                    undefined, builder.load(address(place, i, j)), ir.Constant(ir.IntType(32), 0)
+                )
+                return builder.shuffle_vector(
+                    one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), TILE), [0] * TILE)
+                )
+
+            def multiply_add(a, b, c):  # fused where the machine can
+                return builder.fadd(builder.fmul(a, b, flags=["contract"]), c, flags=["contract"])
+
+            kinds = signature.args
+            writes, reads, values, sums, rows = (matrix(kinds[n], arguments[n]) for n in range(5))
+            weights_in, weights_out = ((pointer(kinds[n], arguments[n]), integer(1)) for n in (5, 6))
+            fresh, count = arguments[7:]
+            tile = [cgutils.alloca_once(builder, vector) for _ in range(TILE)]
             for r, row in enumerate(tile):
-                element = multiply_add(spread(writes, loop.index, r), value, builder.load(row))
-                builder.store(element, row)
-                parts[r % 4] = multiply_add(spread(reads, loop.index, r), element, parts[r % 4])
-            total = builder.fadd(builder.fadd(parts[0], parts[1]), builder.fadd(parts[2], parts[3]))
-            before = builder.select(fresh, zeros, load(sums, loop.index))
-            store(multiply_add(total, spread(weights_out, loop.index), before), sums, loop.index)
-        for r, row in enumerate(tile):
-            store(builder.load(row), rows, integer(r))
-        return context.get_dummy_value()
+                builder.store(load(rows, integer(r)), row)
+            with cgutils.for_range(builder, count) as loop:
+                value = builder.fmul(load(values, loop.index), spread(weights_in, loop.index))
+                parts = [zeros] * 4  # four chains of additions: one would wait for itself
+                for r, row in enumerate(tile):
+                    before_write = builder.load(row)
+                    element = multiply_add(spread(writes, loop.index, r), value, before_write)
+                    builder.store(element, row)
+                    met = element if own else before_write
+                    parts[r % 4] = multiply_add(spread(reads, loop.index, r), met, parts[r % 4])
+                total = builder.fadd(builder.fadd(parts[0], parts[1]), builder.fadd(parts[2], parts[3]))
+                before = builder.select(fresh, zeros, load(sums, loop.index))
+                store(multiply_add(total, spread(weights_out, loop.index), before), sums, loop.index)
+            for r, row in enumerate(tile):
+                store(builder.load(row), rows, integer(r))
+            return context.get_dummy_value()
 
-    return types.void(write, read, lanes, outputs, state, inward, outward, fresh, count), generate
+        return types.void(write, read, lanes, outputs, state, inward, outward, fresh, count), generate
+
+    return tile
+
+
+_tile, _tile_before = _make_tile(True), _make_tile(False)
 
 
 @compiled
-def _sweep(write, read, lanes, outputs, state, inward, outward, count):
+def _sweep(write, read, lanes, outputs, state, inward, outward, count, own):
     """All tiles of a state whose rows meet ``write`` and ``read``, and whose columns meet ``lanes`` and ``outputs``."""
     rows, columns = state.shape
     for column in range(0, columns, TILE):
         for row in range(0, rows, TILE):
-            _tile(  # pyright: ignore[reportCallIssue]
-                (write[0], write[1] + row, write[2]),
-                (read[0], read[1] + row, read[2]),
-                (lanes[0], lanes[1] + column, lanes[2]),
-                (outputs[0], outputs[1] + column, outputs[2]),
-                (state.reshape(-1), row * columns + column, columns),
-                inward,
-                outward,
-                row == 0,
-                count,
-            )
+            writes, reads = (write[0], write[1] + row, write[2]), (read[0], read[1] + row, read[2])
+            values, sums = (lanes[0], lanes[1] + column, lanes[2]), (outputs[0], outputs[1] + column, outputs[2])
+            place = state.reshape(-1), row * columns + column, columns
+            if own:
+                _tile(writes, reads, values, sums, place, inward, outward, row == 0, count)
+            else:
+                _tile_before(writes, reads, values, sums, place, inward, outward, row == 0, count)
 
 
 @compiled
@@ -383,12 +399,12 @@ def _traverse(step, lag, decays, h, cuts, writes, reads, outs, state, turned, sp
         if state.size:
             read_at = _fetch(reads[0], first, step, count, cuts, lag, read, up, space.read_keys)
             target = _target(outs[1], first, step, lag, space.none, space.sum_values)
-            _sweep(keys, read_at, values, target, state, inward, outward, count)
+            _sweep(keys, read_at, values, target, state, inward, outward, count, True)
             _deliver(outs[1], first, step, count, cuts, lag, read, space.none, space.sum_values)
         if turned.size:
             read_at = _fetch(reads[1], first, step, count, cuts, lag, read, space.none, space.read_values)
             target = _target(outs[0], first, step, lag, up, space.sum_keys)
-            _sweep(values, read_at, keys, target, turned, inward, outward, count)
+            _sweep(values, read_at, keys, target, turned, inward, outward, count, False)
             _deliver(outs[0], first, step, count, cuts, lag, read, up, space.sum_keys)
         first += step * count
         left -= count
@@ -455,6 +471,24 @@ def _decay_gradient(q, k, dq, dk, cuts, group, h, lag, running, d_decays):
                 running[0] += sign * product
         for d in range(channels):
             d_decays[t, h, d] = 0.0 if cuts[t] else running[d]  # a reset's decay meets a state that counts as zero
+
+
+@compiled
+def _add_own(q, k, v, d_outputs, cuts, group, h, lag, dq, dk):
+    """Adds to dq and dk what a token's read-out owes to its own write, or with a bonus to the write just before it."""
+    for t in range(v.shape[0] - lag):
+        s = t + lag
+        if lag == 1 and cuts[s]:
+            continue
+        value, error, query, key = v[t, h], d_outputs[s, h], q[s, group], k[t, group]
+        d_query, d_key = dq[s, 0], dk[t, 0]
+        product = np.float32(0)
+        for j in range(value.size):
+            product += value[j] * error[j]
+        for i in range(key.size):
+            d_query[i] += product * key[i]
+        for i in range(key.size):
+            d_key[i] += product * query[i]
 
 
 @compiled
@@ -545,6 +579,7 @@ def backward(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initial, d_b
             _multiply(state, space.scale, False)
             _get(state, d_initial[b, h])
             _decay_gradient(q[b], k[b], head_dq[0], head_dk[0], cuts, group, h, lag, running, d_log_decay[b])
+            _add_own(q[b], k[b], v[b], d_outputs[b], cuts, group, h, lag, head_dq[0], head_dk[0])
             if lag:
                 _add_bonus_gradient(
                     q[b], k[b], v[b], bonus[h], d_outputs[b], group, h, head_dq[0], head_dk[0], dv[b], d_bonus[b, h]
