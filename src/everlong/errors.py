@@ -1,4 +1,4 @@
-"""Errors for people: the offending value, what is allowed, what to do. The command line turns each into an exit code."""
+"""Errors for people: the offending value, what is allowed, what to do. The command line makes each an exit code."""
 
 
 class EverlongError(Exception):

@@ -98,7 +98,7 @@ def _row_losses(
 ) -> Iterator[tuple[int, int, np.ndarray]]:
     """Reads rows (longest first) side by side; yields (row, start of the piece, losses of its targets).
 
-    A row that has ended reads padding to the end of the piece, which nothing before it sees, and leaves the batch after it.
+    A row that has ended reads padding to the end of the piece, which nothing before it sees, then leaves the batch.
     """
     lengths = [len(row) - 1 for row in rows]
     padded = np.zeros((len(rows), lengths[0] + 1), dtype=np.int64)

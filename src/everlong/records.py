@@ -6,7 +6,7 @@ Positions count the tokens read before the target; a bucket (start, stop] holds 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import cattrs
 import numpy as np
@@ -50,7 +50,7 @@ class Verdict(Record):
     position: int | None
     """Breaks at, or holds to, this many tokens."""
     uses_to: int | None
-    """The last position whose bucket lies below zero with its whole interval: the model gains by what it carries."""
+    """The last position whose bucket's whole interval lies below zero: so far the model gains by what it carries."""
     sentence: str
     """The verdict in words."""
     definition_3_2: str
@@ -71,7 +71,7 @@ class Verdict(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve(Record):
-    """Loss against position under one reading policy, for each document of a fixed panel (all as long as the length)."""
+    """Loss against position under one policy, for each document of a fixed panel (all as long as the length)."""
 
     policy: str
     starts: tuple[int, ...]
@@ -139,11 +139,12 @@ class Diagnosis(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Exposure(Record):
-    """How often training met old states: scored tokens, weighted by learning rate over its peak, at least ``age`` old."""
+    """How often training met old states: scored tokens by age, each weighted by its learning rate over the peak's."""
 
     ages: tuple[int, ...]
     """Tokens since the state was zero."""
     tokens: tuple[float, ...]
+    """For each age, weighted tokens at least so old."""
     scored_tokens: int
     """All scored tokens, unweighted."""
 
@@ -207,9 +208,6 @@ class Repair(Record):
     """Phase -> wall-clock seconds."""
 
 
-AnyRecord = TypeVar("AnyRecord", bound=Record)
-
-
 def save_record(record: Record, path: Path) -> None:
     """Writes ``path`` (JSON) and, where the record has arrays, a .npz beside it; the JSON appears last, and whole."""
     arrays: dict[str, np.ndarray] = {}
@@ -226,12 +224,15 @@ def save_record(record: Record, path: Path) -> None:
     if arrays:
         np.savez_compressed(path.with_suffix(".npz"), allow_pickle=False, **arrays)
     temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
-def load_record(path: Path) -> Record:
-    """Reads a record back, arrays included.
+def load_record(path: Path) -> Any:
+    """Reads a record back, arrays included, as the type that it was written from.
 
     Raises:
         EverlongError: the file is missing, torn, or no record.

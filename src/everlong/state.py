@@ -4,7 +4,7 @@ A state is an immutable, complete and differentiable value: everything that a mo
 never stopped. It lives in no module. Its leaves are floating tensors, batch first, without counters:
 
     role         canonical shape    what it is
-    recurrent    [B, H, K, V]       the matrices of the recurrence (Mamba-1: [B, C, N]); fp32, float64 in a float64 model
+    recurrent    [B, H, K, V]       matrices of the recurrence (Mamba-1: [B, C, N]); fp32, float64 in a float64 model
     convolution  [B, W, C]          the last W = d_conv - 1 inputs of a short convolution, oldest first
     shift        [B, C]             the last input of a token shift
 """
@@ -68,7 +68,7 @@ class StateSpec:
 
 @dataclass(frozen=True, eq=False)
 class RecurrentState:
-    """An immutable state; every method returns a new one. Registered as a pytree, so that torch.utils._pytree sees leaves.
+    """An immutable state; every method returns a new one. It is a pytree: torch.utils._pytree sees its leaves.
 
     Attributes:
         spec: what the leaves are.
@@ -171,7 +171,7 @@ def load_state(path: Path | str, spec: StateSpec) -> RecurrentState:
     """Reads a state for the model that ``spec`` describes.
 
     Raises:
-        EverlongError: the file is missing, torn or no state, or is the state of another model or layout (which is named).
+        EverlongError: the file is missing, torn or no state, or holds another model's state or layout (named).
     """
     if not Path(path).is_file():
         raise EverlongError(f"no state file at {path}")

@@ -1,4 +1,4 @@
-"""A model with a planted flaw: it knows how many tokens it has read since its state was zero, and its loss depends on it."""
+"""A model with a planted flaw: its loss depends on how many tokens it has read since its state was zero."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,5 +1,7 @@
 """A diagnosis finds a planted flaw where it was planted, and finds none where there is none."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -16,8 +18,8 @@ from tests.diagnostics.planted import PlantedModel, counting_documents
 CONTEXT, LENGTH = 16, 1024
 
 
-def run(model, lengths=(2000,) * 16, **settings):
-    config = DiagnosisConfig(max_length=LENGTH, documents=16, targets_per_bucket=64, **settings)
+def run(model, lengths=(2000,) * 16, max_length=LENGTH, **settings):
+    config = DiagnosisConfig(max_length=max_length, documents=16, targets_per_bucket=64, **settings)
     return diagnose(
         model,
         counting_documents(list(lengths)),
@@ -34,18 +36,27 @@ def breaks_after(position, by):
     return PlantedModel(lambda read: torch.where(read > position, 1.0 + by, 1.0))
 
 
+@cache
+def break_after(position):
+    """The diagnosis of a model that breaks there: many tests look at one."""
+    return run(breaks_after(position, by=0.3))
+
+
+def untrained():
+    torch.manual_seed(0)
+    return create("mamba2", vocab_size=16, d_model=16, n_layer=2, d_state=8, headdim=8, backend="chunked")
+
+
 @pytest.mark.parametrize("position", [64, 128, 256])
 def test_a_planted_break_is_found_at_its_position(position):
-    verdict = run(breaks_after(position, by=0.3)).verdict
+    verdict = break_after(position).verdict
     assert (verdict.outcome, verdict.position) == ("breaks", position)
 
 
 def test_the_planted_excess_is_measured_to_size():
-    excess = run(breaks_after(256, by=0.3)).excess
-    before, after = (
-        [i for i, stop in enumerate(excess.stops) if stop <= 256],
-        [i for i, start in enumerate(excess.starts) if start >= 256],
-    )
+    excess = break_after(256).excess
+    before = [i for i, stop in enumerate(excess.stops) if stop <= 256]
+    after = [i for i, start in enumerate(excess.starts) if start >= 256]
     assert np.abs(np.array(excess.mean)[before]).max() < 1e-6
     for i in after:  # a wrong token costs less when the model is less sure, so a little under 0.3
         assert 0.2 < excess.lower[i] <= excess.mean[i] <= excess.upper[i] < 0.31
@@ -82,28 +93,28 @@ def test_documents_shorter_than_the_length_are_not_padded_into_it():
 
 
 def test_definition_3_2_finds_the_rise_of_perplexity():
-    assert "exceeds p* from 25" in run(breaks_after(256, by=0.3)).verdict.definition_3_2
+    assert "Exceeds p* from 256 tokens on" in break_after(256).verdict.definition_3_2
+
+
+def test_definition_3_2_generalises_where_nothing_rises():
+    flat = run(PlantedModel(lambda read: torch.ones_like(read)), tolerance=0.1)
+    assert "Generalises to 1,024 tokens" in flat.verdict.definition_3_2
 
 
 def test_within_the_training_length_the_excess_is_exactly_zero():
-    torch.manual_seed(0)
-    model = create("mamba2", vocab_size=16, d_model=16, n_layer=2, d_state=8, headdim=8, backend="chunked").double()
-    diagnosis = run(model)
-    assert diagnosis.excess.starts[0] < CONTEXT == diagnosis.excess.stops[0]
-    assert abs(diagnosis.excess.mean[0]) < 1e-6
+    excess = run(untrained().double(), max_length=64).excess
+    assert excess.starts[0] < CONTEXT == excess.stops[0]
+    assert abs(excess.mean[0]) < 1e-6
 
 
 def test_an_untrained_model_holds_without_gain():
     """The negative control: nothing was learnt, so nothing carried can harm or help."""
-    torch.manual_seed(0)
-    verdict = run(
-        create("mamba2", vocab_size=16, d_model=16, n_layer=2, d_state=8, headdim=8, backend="chunked")
-    ).verdict
-    assert verdict.outcome == "holds"
+    verdict = run(untrained(), max_length=256).verdict
+    assert (verdict.outcome, verdict.position, verdict.uses_to) == ("holds", 256, None)
 
 
 def test_equal_seeds_read_equal_targets():
-    first, second = run(breaks_after(64, by=0.3)), run(breaks_after(64, by=0.3))
+    first, second = break_after(64), run(breaks_after(64, by=0.3))
     assert np.array_equal(first.targets, second.targets)
     for policy, values in first.losses.items():
         np.testing.assert_array_equal(values, second.losses[policy])
@@ -114,11 +125,11 @@ def test_in_range_perplexity_is_that_of_the_training_length():
 
 
 def test_quick_reads_less():
-    assert run(breaks_after(64, by=0.3), quick=True).tokens_read < run(breaks_after(64, by=0.3)).tokens_read / 2
+    assert run(breaks_after(64, by=0.3), quick=True).tokens_read < break_after(64).tokens_read / 2
 
 
 def test_the_record_is_written_and_read_back_whole(tmp_path):
-    diagnosis = run(breaks_after(64, by=0.3))
+    diagnosis = break_after(64)
     save_record(diagnosis, tmp_path / "d.json")
     again = load_record(tmp_path / "d.json")
     assert again.verdict == diagnosis.verdict

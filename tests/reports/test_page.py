@@ -90,7 +90,7 @@ def test_what_comes_from_model_and_data_is_escaped(tmp_path):
     diagnosis = make_diagnosis(model=HOSTILE, documents=(HOSTILE,) * DOCUMENTS)
     verdict = replace(diagnosis.verdict, sentence=HOSTILE, definition_3_2=HOSTILE)
     repair = make_repair()
-    rows = (replace(repair.rows[0], verdict=HOSTILE, meaning=(HOSTILE,) * 4), *repair.rows[1:])
+    rows = (replace(repair.rows[0], label=HOSTILE, verdict=HOSTILE), *repair.rows[1:])
     config = {"model": HOSTILE, "nested": {HOSTILE: [HOSTILE]}}
     with Run.create(tmp_path / "run", "repair", config) as run:
         run.save("diagnosis-before", replace(diagnosis, verdict=verdict, data_fingerprint=HOSTILE, backend=HOSTILE))

@@ -1,4 +1,4 @@
-"""Simultaneous confidence intervals of means over documents: the documents are the independent units, whatever they hold."""
+"""Simultaneous confidence intervals of means over documents, the independent units, whatever each of them holds."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from scipy import stats
 
 BOOTSTRAP_DOCUMENTS = 30  # below, the bootstrap's intervals are too narrow: Student's t, Bonferroni over the buckets
 RESAMPLES = 4000
+ROUNDING = 1e-12  # a sum of squares below this share of its terms is zero but for rounding
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Intervals:
 def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) -> Intervals:
     """Intervals that hold for all columns at once with the given confidence.
 
-    Studentised bootstrap over documents with the largest |t| over the columns (max-t); under 30 documents in any column,
-    Student's t with Bonferroni's correction.
+    Studentised bootstrap over documents with the largest |t| over the columns (max-t); where a column has fewer than
+    30 documents, Student's t with Bonferroni's correction.
 
     Args:
         values: [documents, columns], not-a-number where a document does not reach a column.
@@ -33,8 +34,7 @@ def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) 
     """
     documents = np.isfinite(values).sum(axis=0)
     judged = documents >= 2
-    mean, error = _mean_and_error(values[None])
-    mean, error = mean[0], error[0]
+    mean, error = _mean_and_error(values)
     usable = judged & (error > 0)
     columns = max(1, int(judged.sum()))
     if usable.any() and documents[judged].min() >= BOOTSTRAP_DOCUMENTS:
@@ -51,25 +51,29 @@ def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) 
 
 
 def _largest_t(values: np.ndarray, confidence: float, seed: int) -> float:
-    generator = np.random.default_rng(seed)
-    center = np.nanmean(values, axis=0)
-    largest = []
-    for _ in range(RESAMPLES // 200):
-        resample = values[generator.integers(0, len(values), (200, len(values)))]
-        mean, error = _mean_and_error(resample)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.abs(mean - center) / error
-        largest.append(np.nanmax(np.where(np.isfinite(t), t, np.nan), axis=1))
-    return float(np.quantile(np.concatenate(largest), confidence))
+    """The quantile at ``confidence`` of the largest |t| over the columns, over resamples of the documents.
+
+    A resample is a count for each document: the sums of all resamples are products with one [R, documents] matrix.
+    """
+    documents = len(values)
+    draws = np.random.default_rng(seed).multinomial(documents, np.full(documents, 1 / documents), size=RESAMPLES)
+    weights, present = draws.astype(float), np.isfinite(values)
+    offsets = np.where(present, values - np.nanmean(values, axis=0), 0.0)  # small numbers: squares lose no digits
+    count, total, squares = weights @ present, weights @ offsets, weights @ offsets**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total / count
+        spread = squares - count * mean**2
+        spread = np.where(spread > ROUNDING * squares, spread, np.nan)  # one value only: a resample without a t
+        t = np.abs(mean) / np.sqrt(spread / (count - 1) / count)
+    return float(np.quantile(np.fmax.reduce(t, axis=1), confidence))
 
 
 def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard error over the documents' axis of [resamples, documents, columns]."""
+    """Mean and standard error over documents, a column each."""
     present = np.isfinite(values)
-    count = present.sum(axis=1)
-    filled = np.where(present, values, 0.0)
+    count = present.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = filled.sum(axis=1) / np.where(count > 0, count, np.nan)
-        squares = (np.where(present, values - mean[:, None], 0.0) ** 2).sum(axis=1)
+        mean = np.where(present, values, 0.0).sum(axis=0) / np.where(count > 0, count, np.nan)
+        squares = (np.where(present, values - mean, 0.0) ** 2).sum(axis=0)
         error = np.sqrt(squares / np.where(count > 1, count - 1, np.nan) / count)
     return mean, error

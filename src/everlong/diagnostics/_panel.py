@@ -31,9 +31,10 @@ class Panel:
 
 
 def select_panel(corpus: Corpus, *, context: int, length: int, documents: int, seed: int) -> Panel:
-    """Chooses rows: documents longer than the length first, from a random offset; then the longest others, from their start.
+    """Chooses the rows to read.
 
-    Documents no longer than the training context contribute none.
+    Documents longer than the length come first, each from a random offset; then the longest others, from their
+    start. Documents no longer than the training context contribute none.
 
     Raises:
         EverlongError: no document is longer than the training context.
@@ -44,8 +45,8 @@ def select_panel(corpus: Corpus, *, context: int, length: int, documents: int, s
     if not long and not short:
         longest = max((len(d.tokens) for d in corpus.documents), default=0)
         raise EverlongError(
-            f"no held-out document is longer than the training context of {context} tokens (the longest has {longest}); "
-            "give longer documents, or a smaller --context if the model was trained at one"
+            f"no held-out document is longer than the training context of {context} tokens "
+            f"(the longest has {longest}); give longer documents, or a smaller --context if the model was trained at one"
         )
     chosen = [long[i] for i in sorted(generator.permutation(len(long))[:documents])]
     rows, offsets = [], []

@@ -6,7 +6,7 @@ import numpy as np
 
 from everlong.data.corpus import Corpus
 from everlong.diagnostics._panel import Span, sample_targets, select_panel
-from everlong.diagnostics.buckets import curve_buckets, doubling_buckets
+from everlong.diagnostics.buckets import curve_buckets, doubling_buckets, octaves
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.diagnostics.paired_excess import paired_excess
 from everlong.diagnostics.position_loss import position_curve
@@ -86,7 +86,7 @@ def diagnose(
         confidence=config.confidence,
         seed=seed,
     )
-    octaves = position_curve("carry", by_position["carry"][full], curve_buckets(length, per_octave=1))
+    by_octave = position_curve("carry", by_position["carry"][full], octaves(context, length))
     curves = [position_curve(name, values[full], curve_buckets(length)) for name, values in by_position.items()]
     curves.append(
         Curve(
@@ -114,7 +114,7 @@ def diagnose(
         curves=tuple(curves),
         in_range_losses=np.nanmean(by_position["restart"], axis=1),
         excess=excess,
-        verdict=judge(excess, octaves, config, context=context, seed=seed),
+        verdict=judge(excess, by_octave, config, context=context, seed=seed),
         window_share=config.window_share,
         seed=seed,
         backend=model.backend_in_use(),

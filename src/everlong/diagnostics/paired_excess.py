@@ -1,7 +1,8 @@
 """Paired excess loss: over the same targets, the loss with the carried state minus the loss under another policy.
 
-It asks what position-wise perplexity cannot: whether the state that the model carries is worth more or less than starting
-afresh. Above zero reading on harms; at zero it is no better than restarting; below zero what was carried helps.
+It asks what position-wise perplexity cannot: whether the state that the model carries is worth more or less than
+starting afresh. Above zero reading on harms; at zero it is no better than restarting; below zero what was carried
+helps.
 """
 
 import numpy as np
@@ -50,7 +51,7 @@ def paired_excess(
 def merge_buckets(
     losses: np.ndarray, targets: np.ndarray, buckets: Buckets, groups: list[list[int]]
 ) -> tuple[np.ndarray, np.ndarray, Buckets]:
-    """Joins neighbouring buckets, each document's mean weighted by the buckets' widths: as over all positions of the group.
+    """Joins neighbouring buckets, weighting each document's means by the buckets' widths, as if over all positions.
 
     Returns:
         [documents, groups] losses, the number of targets, and the groups' positions.

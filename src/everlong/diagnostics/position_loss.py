@@ -26,9 +26,9 @@ def position_curve(policy: str, losses: np.ndarray, buckets: Buckets) -> Curve:
 def definition_3_2(octaves: Curve, *, context: int, tolerance: float, confidence: float, seed: int) -> str:
     """Does PPL(t) stay at or below p*, the best PPL within the training range, for every t from t* on (Def. 3.2)?
 
-    A minimum over noise is biased low, so t* is chosen on one half of the documents and tested on the other; the losses of
-    one document at t and at t* are compared as pairs, with simultaneous intervals and the tolerance in nats. Positions are
-    taken by octaves: single positions of a few documents are noise.
+    A minimum over noise is biased low, so t* is chosen on one half of the documents and tested on the other; the losses
+    of one document at t and at t* are compared as pairs, with simultaneous intervals and the tolerance in nats.
+    Positions are taken by octaves, none too narrow: single positions of a few documents are noise.
     """
     documents = len(octaves.losses)
     if documents < 8:

@@ -13,8 +13,8 @@ def judge(excess: Excess, octaves: Curve, config: DiagnosisConfig, *, context: i
     """Judges the excess against the model's own window of the training length.
 
     A bucket harms when the lower end of its interval is above the tolerance. Breaks at N: N is where the first of two
-    neighbouring harming buckets begins. Holds to N: every upper end up to N, the diagnosed length, is within the tolerance.
-    Otherwise undecided. Buckets with fewer than 8 documents are not judged.
+    neighbouring harming buckets begins. Holds to N: every upper end up to N, the diagnosed length, is within the
+    tolerance. Otherwise undecided. Buckets with fewer than 8 documents are not judged.
     """
     lower, upper = np.array(excess.lower), np.array(excess.upper)
     beyond = np.arange(len(lower)) > 0  # the first bucket lies within the training length: zero by construction
@@ -68,11 +68,11 @@ def _why_undecided(excess: Excess, judged: np.ndarray, harms: np.ndarray, within
             f"Undecided, more documents needed: only {excess.documents[few[0]]} documents reach "
             f"{excess.starts[few[0]]:,}-{excess.stops[few[0]]:,} tokens, {FEWEST_DOCUMENTS} are needed."
         )
-    open_ones = [i for i in beyond if not within[i]]
     held = [excess.stops[i] for i in beyond if within[1 : i + 1].all()]
-    text = f"Undecided, more documents needed: at {excess.starts[open_ones[0]]:,}-{excess.stops[open_ones[0]]:,} tokens the "
-    text += f"excess is {excess.mean[open_ones[0]]:+.3f} nats, interval {_interval(excess, open_ones[0])}"
-    text += ", harmful in this range alone" if harms[open_ones[0]] else ""
+    first = next(i for i in beyond if not within[i])
+    text = f"Undecided, more documents needed: at {excess.starts[first]:,}-{excess.stops[first]:,} tokens the "
+    text += f"excess is {excess.mean[first]:+.3f} nats, interval {_interval(excess, first)}"
+    text += ", harmful in this range alone" if harms[first] else ""
     return text + (f"; it holds to {held[-1]:,}." if held else ".")
 
 

@@ -61,7 +61,7 @@ class Mamba2Config(LanguageModelConfig):
     A_init_range: tuple[float, float] = (1.0, 16.0)
     """Range of the decay rates A at initialisation."""
     A_init: Literal["uniform", "log_spaced"] = "uniform"
-    """How A starts: drawn uniformly (published), or log-spaced over the heads of a layer (the planted slow-decay regime)."""
+    """How A starts: drawn uniformly (published), or log-spaced over a layer's heads (the planted slow-decay regime)."""
     dt_min: float = 0.001
     """Lower end of the log-uniform step sizes at initialisation."""
     dt_max: float = 0.1

@@ -5,9 +5,9 @@ leaves of its state, and ``forward(x, state, resets) -> (y, final state)``, wher
 layer's leaves by name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +20,7 @@ from everlong.ops.backends import choose
 from everlong.state import LeafSpec, RecurrentState, StateSpec
 
 
+@runtime_checkable
 class Mixer(Protocol):
     """What the skeleton asks of an architecture's sequence mixer."""
 
@@ -46,7 +47,7 @@ class LanguageModelOutput:
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight over groups of the last axis, in float32 or wider; gated: x is first multiplied by silu(gate)."""
+    """x / rms(x) * weight over groups of the last axis, in float32 or wider; gated: x is first times silu(gate)."""
 
     def __init__(self, width: int, *, epsilon: float, groups: int = 1):
         super().__init__()
@@ -66,7 +67,7 @@ class RMSNorm(nn.Module):
 class Block(nn.Module):
     """x + mixer(norm(x))."""
 
-    def __init__(self, config: LanguageModelConfig, mixer: nn.Module):
+    def __init__(self, config: LanguageModelConfig, mixer: Mixer):
         super().__init__()
         self.norm = RMSNorm(config.d_model, epsilon=config.norm_epsilon)
         self.mixer = mixer
@@ -80,11 +81,16 @@ class Block(nn.Module):
 class Backbone(nn.Module):
     """Embedding, blocks and final norm."""
 
-    def __init__(self, config: LanguageModelConfig, mixer: Callable[[int], nn.Module]):
+    def __init__(self, config: LanguageModelConfig, mixer: Callable[[int], Mixer]):
         super().__init__()
         self.embedding = nn.Embedding(config.padded_vocab_size, config.d_model)
         self.layers = nn.ModuleList(Block(config, mixer(layer)) for layer in range(config.n_layer))
         self.norm_f = RMSNorm(config.d_model, epsilon=config.norm_epsilon)
+
+    @property
+    def blocks(self) -> Iterator[Block]:
+        """The layers, first to last."""
+        return (cast(Block, layer) for layer in self.layers)
 
 
 class LanguageModel(nn.Module):
@@ -96,7 +102,7 @@ class LanguageModel(nn.Module):
         backend: which backend the recurrences take ("auto" or a name from ``everlong.ops.backends``).
     """
 
-    def __init__(self, config: LanguageModelConfig, mixer: Callable[[int], nn.Module], *, backend: str):
+    def __init__(self, config: LanguageModelConfig, mixer: Callable[[int], Mixer], *, backend: str):
         super().__init__()
         self.config = config
         self.backend = backend
@@ -119,7 +125,7 @@ class LanguageModel(nn.Module):
     @property
     def state_spec(self) -> StateSpec:
         """The leaves of this model's state, at its present dtype."""
-        leaves = [leaf for i, block in enumerate(self.backbone.layers) for leaf in block.mixer.leaves(i, self.dtype)]
+        leaves = [leaf for i, block in enumerate(self.backbone.blocks) for leaf in block.mixer.leaves(i, self.dtype)]
         return StateSpec(architecture=self.config.architecture, leaves=tuple(leaves))
 
     def zero_state(self, batch_size: int) -> RecurrentState:
@@ -145,8 +151,8 @@ class LanguageModel(nn.Module):
             resets: True at a document's first token, which then starts from zero inside a row.
 
         Returns:
-            Logits for every token's successor, and the state after the last token. Running x and then y with the carried
-            state equals running xy, in logits, final state and gradients.
+            Logits for every token's successor, and the state after the last token. Running x and then y with the
+            carried state equals running xy, in logits, final state and gradients.
         """
         batch_size, length = tokens.shape
         if length == 0:
@@ -160,7 +166,7 @@ class LanguageModel(nn.Module):
         if self.config.residual_in_fp32:
             x = x.to(torch.promote_types(x.dtype, torch.float32))
         finals: list[Tensor] = []
-        for index, block in enumerate(self.backbone.layers):
+        for index, block in enumerate(self.backbone.blocks):
             x, final = block(x, state.layer(index), resets)
             finals.extend(final[name] for name in spec.by_layer[index])
         logits = self.lm_head(self.backbone.norm_f(x))

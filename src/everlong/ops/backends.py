@@ -49,7 +49,7 @@ def choose(requested: str, device: torch.device, dtype: torch.dtype) -> str:
 
 
 class GatedLinearAttention(torch.nn.Module):
-    """The parameterless submodule ``recurrence`` through which a mixer calls its op, so that forward hooks can watch it.
+    """The parameterless submodule ``recurrence`` through which a mixer calls its op: forward hooks can watch it.
 
     Call it with named inputs (q, k, v, log_decay, initial_state, and optionally bonus and resets).
     """

@@ -30,16 +30,16 @@ def short_convolution(
     length, window = x.shape[1], initial_state.shape[1]
     inputs = torch.cat([initial_state.to(x.dtype), x], dim=1)  # [B, W + T, C]
     taps = weight[:, 0, :].unbind(-1)
-    if resets is None:
-        y = sum(inputs[:, d : d + length] * tap for d, tap in enumerate(taps))
-        final = inputs[:, length:].clone()  # a view would keep every input alive as long as the state
-    else:
+    shifted = [inputs[:, d : d + length] for d in range(window + 1)]
+    final = inputs[:, length:].clone()  # a view would keep every input alive as long as the state
+    if resets is not None:
         count = resets.cumsum(1)
         segment = torch.cat([count.new_zeros(count.shape[0], window), count], dim=1)  # [B, W + T]
-        y = sum(
-            inputs[:, d : d + length] * (segment[:, d : d + length] == count).unsqueeze(-1) * tap
-            for d, tap in enumerate(taps)
-        )
-        final = inputs[:, length:] * (segment[:, length:] == count[:, -1:]).unsqueeze(-1)
-    y = y if bias is None else y + bias
+        shifted = [
+            part * (segment[:, d : d + length] == count).unsqueeze(-1) for d, part in enumerate(shifted)
+        ]
+        final = final * (segment[:, length:] == count[:, -1:]).unsqueeze(-1)
+    y = shifted[0] * taps[0] if bias is None else torch.addcmul(bias, shifted[0], taps[0])
+    for part, tap in zip(shifted[1:], taps[1:], strict=True):
+        y = torch.addcmul(y, part, tap)
     return y, final.to(initial_state.dtype)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from shutil import rmtree
 from typing import TypeVar
 
 import cattrs
@@ -23,13 +24,25 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
     """
     resume = config.runtime.resume
     if resume is None:
-        with Run.create(config.runtime.output, verb, config) as run, _interruptible(run):
+        with Run.create(config.runtime.output, verb, config) as run, _refusable(run), _interruptible(run):
             yield run, config
         return
     if replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
         raise EverlongError(f"--resume {resume} goes on with the settings of that run; give no others beside it")
     with Run.open(resume, verb) as run, _interruptible(run):
         yield run, cattrs.structure(run.config, type(config))
+
+
+@contextmanager
+def _refusable(run: Run) -> Iterator[None]:
+    """Bad input found before anything was finished leaves no folder behind, so that the same command can be mended."""
+    try:
+        yield
+    except EverlongError as error:
+        begun = any((run.path / name).exists() for name in ("records", "checkpoints", "metrics.jsonl"))
+        if error.exit_code == EverlongError.exit_code and not begun:
+            rmtree(run.path, ignore_errors=True)
+        raise
 
 
 @contextmanager

@@ -1,14 +1,14 @@
-"""The chunked form in plain torch: any device, differentiable; within a chunk a masked product, between chunks the state.
+"""The chunked form in plain torch, differentiable on any device: in a chunk a masked product, between chunks the state.
 
 With c_i the sum of the log-decays of a chunk up to and including token i, and S the state before the chunk:
 
     o_i = exp(c_i) q_i^T S + sum_{j <= i} exp(c_i - c_j) (q_i . k_j) v_j
     S'  = exp(c_L) S + sum_j exp(c_L - c_j) k_j v_j^T
 
-Every exponent is a sum of log-decays, so none is positive and strong decays are stable: exponents are masked before exp,
-and the sums run in float64 so that a strong decay does not blur a weak one that follows it in the chunk. With a bonus the
-read-out sees the state before the token: c_{i-1} in place of c_i, j < i, and u for j = i. A reset cuts a chunk into
-segments, and tokens see each other, or the states at the chunk's ends, only inside their own segment.
+Every exponent is a sum of log-decays, so none is positive and strong decays are stable: exponents are masked before
+exp, and the sums run in float64 so that a strong decay does not blur a weak one that follows it in the chunk. With a
+bonus the read-out sees the state before the token: c_{i-1} in place of c_i, j < i, and u for j = i. A reset cuts a
+chunk into segments, and tokens see each other, or the states at the chunk's ends, only inside their own segment.
 """
 
 import torch
@@ -31,8 +31,7 @@ def gated_linear_attention(
     resets: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """The same function as ``reference.gated_linear_attention``, in chunks."""
-    batch, length, groups, key_dim = q.shape
-    heads, value_dim = v.shape[2:]
+    length, groups, heads = q.shape[1], q.shape[2], v.shape[2]
     wide, share = initial_state.dtype, heads // groups
     per_channel = log_decay.ndim == 4
     chunk = min(VECTOR_CHUNK if per_channel else SCALAR_CHUNK, length)
@@ -50,14 +49,11 @@ def gated_linear_attention(
     reads = sums if bonus is None else sums - steps  # the decay that the read-out at i has seen
     order = torch.arange(chunk, device=q.device)
     visible = order[:, None] >= order[None, :] if bonus is None else order[:, None] > order[None, :]
-    carried = kept = written = None
+    segment = None
     if resets is not None:
         segment = pad(resets, [0, padding]).unflatten(1, (-1, chunk)).cumsum(-1)  # [B, N, L]
         segment = segment[:, :, None, None, :]
         visible = visible & (segment[..., :, None] == segment[..., None, :])
-        carried = (segment == 0).unsqueeze(-1)  # tokens that still see the state before the chunk
-        kept = carried[..., -1:, :]  # the state before the chunk reaches its end
-        written = (segment == segment[..., -1:]).unsqueeze(-1)  # tokens that reach the state after it
 
     if per_channel:
         exponents = (reads[..., :, None, :] - sums[..., None, :, :]).to(wide)  # [..., L, L, K]
@@ -74,7 +70,10 @@ def gated_linear_attention(
     into = reads.exp().to(wide)  # from the state before the chunk to token i
     out_of = (sums[..., -1:, :] - sums).exp().to(wide)  # from token j to the chunk's end
     through = sums[..., -1:, :].exp().to(wide)
-    if carried is not None:
+    if segment is not None:
+        carried = (segment == 0).unsqueeze(-1)  # tokens that still see the state before the chunk
+        kept = carried[..., -1:, :]  # the state before the chunk reaches its end
+        written = (segment == segment[..., -1:]).unsqueeze(-1)  # tokens that reach the state after it
         into, out_of, through = into * carried, out_of * written, through * kept
     writes = (keys * out_of).transpose(-1, -2) @ values  # [B, N, G, R, K, V]
     through = through.transpose(-1, -2)  # [B, N, G, R, K or 1, 1]

@@ -1,0 +1,133 @@
+"""The main job from the command line: it runs, it can be killed, and what comes out can be used."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from everlong.cli.main import main
+from everlong.loading import load, open_model
+from everlong.records import load_record
+from tests.cli.conftest import QUICK, tiny_model
+
+STEPS = ["--steps", "8", "--batch-size", "4", "--reset-probability", "0.1"]
+
+
+@pytest.fixture(scope="module")
+def repaired(model, text, tmp_path_factory):
+    """A whole repair: its run folder and what it printed."""
+    folder = tmp_path_factory.mktemp("runs") / "repair"
+    command = [sys.executable, "-m", "everlong", "repair", str(model), "--data", str(text), "--output", str(folder)]
+    result = subprocess.run([*command, *QUICK, *STEPS], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return folder, result.stdout
+
+
+def test_the_last_line_printed_is_the_page(repaired):
+    folder, printed = repaired
+    assert printed.strip().splitlines()[-1] == str(folder / "report.html")
+    assert (folder / "report.html").stat().st_size > 10_000
+
+
+def test_the_run_folder_holds_records_models_and_metrics(repaired):
+    folder, _ = repaired
+    names = {path.stem for path in (folder / "records").glob("*.json")}
+    arms = {"zero", "state_passing"}
+    assert names == {"repair", "diagnosis-before"} | {f"{what}-{arm}" for what in ("training", "diagnosis") for arm in arms}
+    assert {path.name for path in (folder / "models").iterdir()} == arms
+    assert not list((folder / "checkpoints").rglob("*.safetensors"))
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["phase"], line["step"]) for line in lines] == [(arm, s) for arm in ("zero", "state_passing") for s in range(8)]
+
+
+def test_the_table_names_before_control_and_repair(repaired):
+    printed = repaired[1].lower()
+    assert "before" in printed
+    assert "zero" in printed
+    assert "state passing" in printed
+
+
+def test_control_and_repair_train_on_one_budget_and_the_same_targets_are_read(repaired):
+    folder, _ = repaired
+    zero, passing = (load_record(folder / "records" / f"training-{arm}.json") for arm in ("zero", "state_passing"))
+    assert zero.scored_tokens == passing.scored_tokens == 8 * 4 * 16
+    before, after = (load_record(folder / "records" / f"diagnosis-{label}.json") for label in ("before", "state_passing"))
+    assert before.documents == after.documents
+    assert (before.targets == after.targets).all()
+
+
+def test_the_repaired_model_is_another_model_with_the_same_settings(repaired, model):
+    folder, _ = repaired
+    base, after = open_model(model), open_model(folder / "models" / "state_passing")
+    assert (after.context, after.tokenizer, after.format) == (16, "bytes", "everlong")
+    assert not torch.equal(base.model.lm_head.weight, after.model.lm_head.weight)
+
+
+def test_a_finished_run_is_resumed_without_new_work(repaired, capsys):
+    folder, _ = repaired
+    before = {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()}
+    assert main(["repair", "--resume", str(folder)]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()}
+    assert capsys.readouterr().out.strip().endswith("report.html")
+
+
+def test_the_report_is_remade_from_records_without_torch(repaired):
+    folder, _ = repaired
+    (folder / "report.html").unlink()
+    code = f"import sys; from everlong.cli.main import main; main(['report', {str(folder)!r}]); print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "False"
+    assert (folder / "report.html").is_file()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("when", ["zero", "state_passing"])
+def test_a_run_killed_in_training_goes_on_to_the_same_weights(model, text, tmp_path, repaired, how, when):
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-m", "everlong", "repair"]
+    start = [*command, str(model), "--data", str(text), "--output", str(folder), *QUICK, *STEPS]
+    process = subprocess.Popen(start, stderr=subprocess.PIPE, text=True)
+    _wait_for_step(folder / "metrics.jsonl", when, 2, process)
+    process.send_signal(how)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    if how == signal.SIGINT:
+        assert f"everlong repair --resume {folder}" in error
+    subprocess.run([*command, "--resume", str(folder)], capture_output=True, check=True)
+    for arm in ("zero", "state_passing"):
+        found, wanted = (load_file(run / "models" / arm / "model.safetensors") for run in (folder, repaired[0]))
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def _wait_for_step(metrics: Path, phase: str, step: int, process: subprocess.Popen) -> None:
+    """Waits until the arm has written the step; a fast machine may be past it, which is as good a place to be killed."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        if metrics.is_file():
+            lines = metrics.read_text().splitlines()
+            if any(f'"phase": "{phase}", "step": {step}' in line for line in lines):
+                return
+        time.sleep(0.002)
+    raise AssertionError(f"{phase} never reached step {step}")
+
+
+def test_a_transformers_model_comes_out_loadable_by_transformers(text, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from everlong.loading import save
+
+    save(tiny_model(), tmp_path / "hf", format="transformers")
+    arguments = ["repair", str(tmp_path / "hf"), "--data", str(text), "--context", "16", "--tokenizer", "bytes"]
+    assert main([*arguments, "--output", str(tmp_path / "run"), *QUICK, *STEPS]) == 0
+    folder = tmp_path / "run" / "models" / "state_passing"
+    theirs = transformers.Mamba2ForCausalLM.from_pretrained(folder)
+    tokens = torch.arange(20)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(tokens).logits, load(folder)(tokens).logits, atol=1e-5, rtol=1e-5)
+
