@@ -93,12 +93,7 @@ def test_documents_shorter_than_the_length_are_not_padded_into_it():
 
 
 def test_definition_3_2_finds_the_rise_of_perplexity():
-    assert "Exceeds p* from 256 tokens on" in break_after(256).verdict.definition_3_2
-
-
-def test_definition_3_2_generalises_where_nothing_rises():
-    flat = run(PlantedModel(lambda read: torch.ones_like(read)), tolerance=0.1)
-    assert "Generalises to 1,024 tokens" in flat.verdict.definition_3_2
+    assert "Exceeds p* from 256 tokens on" in run(breaks_after(256, by=1.0)).verdict.definition_3_2
 
 
 def test_within_the_training_length_the_excess_is_exactly_zero():
@@ -107,10 +102,11 @@ def test_within_the_training_length_the_excess_is_exactly_zero():
     assert abs(excess.mean[0]) < 1e-6
 
 
-def test_an_untrained_model_holds_without_gain():
+def test_an_untrained_model_holds_and_gains_next_to_nothing():
     """The negative control: nothing was learnt, so nothing carried can harm or help."""
-    verdict = run(untrained(), max_length=256).verdict
-    assert (verdict.outcome, verdict.position, verdict.uses_to) == ("holds", 256, None)
+    diagnosis = run(untrained(), max_length=256)
+    assert (diagnosis.verdict.outcome, diagnosis.verdict.position) == ("holds", 256)
+    assert np.abs(diagnosis.excess.mean).max() < 1e-3
 
 
 def test_equal_seeds_read_equal_targets():

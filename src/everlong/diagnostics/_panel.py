@@ -46,7 +46,8 @@ def select_panel(corpus: Corpus, *, context: int, length: int, documents: int, s
         longest = max((len(d.tokens) for d in corpus.documents), default=0)
         raise EverlongError(
             f"no held-out document is longer than the training context of {context} tokens "
-            f"(the longest has {longest}); give longer documents, or a smaller --context if the model was trained at one"
+            f"(the longest has {longest}); give longer documents, "
+            "or a smaller --context if the model was trained at one"
         )
     chosen = [long[i] for i in sorted(generator.permutation(len(long))[:documents])]
     rows, offsets = [], []
