@@ -21,10 +21,11 @@ LOG_EVERY_SECONDS = 15.0
 class Task:
     """One long part. ``advance`` it by the units done; a note (the loss, say) stands beside the bar."""
 
-    def __init__(self, console: Console, bars: Bars, description: str, total: int):
+    def __init__(self, console: Console, bars: Bars, description: str, total: int, before: int):
         self._console, self._bars, self._description, self._total = console, bars, description, total
-        self._bar = bars.add_task(description, total=total, note="")
-        self._done, self._note, self._started = 0, "", time.monotonic()
+        self._bar = bars.add_task(description, total=total, completed=before, note="")
+        self._before = self._done = before  # an earlier process's units say nothing about this one's speed
+        self._note, self._started = "", time.monotonic()
         self._logged = self._started
 
     def advance(self, units: int, note: str | None = None) -> None:
@@ -38,7 +39,8 @@ class Task:
             self._console.print(self._line(now - self._started), highlight=False)
 
     def _line(self, elapsed: float) -> str:
-        left = elapsed / self._done * (self._total - self._done) if self._done else 0.0
+        here = self._done - self._before
+        left = elapsed / here * (self._total - self._done) if here else 0.0
         share = 100 * self._done / max(self._total, 1)
         return f"{self._description}: {share:.0f} %, {elapsed:.0f} s, {max(left, 0):.0f} s left  {self._note}".rstrip()
 
@@ -67,7 +69,4 @@ class Progress:
             TextColumn("{task.fields[note]}"),
         )
         with Bars(*columns, console=self.console, disable=not self.console.is_terminal) as bars:
-            task = Task(self.console, bars, description, total)
-            if done:
-                task.advance(done)
-            yield task
+            yield Task(self.console, bars, description, total, done)

@@ -240,8 +240,7 @@ def load_record(path: Path) -> Any:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         kind = {cls.__name__: cls for cls in Record.__subclasses__()}[content.pop("record")]
-        companion = path.with_suffix(".npz")
-        arrays = dict(np.load(companion, allow_pickle=False)) if companion.is_file() else {}
+        arrays = _arrays(path.with_suffix(".npz"))
         converter = cattrs.Converter()
         converter.register_structure_hook(np.ndarray, lambda value, _: arrays[value["npz"]])
         return converter.structure(content, kind)
@@ -249,3 +248,10 @@ def load_record(path: Path) -> Any:
         raise EverlongError(f"no record at {path}") from None
     except Exception as error:
         raise EverlongError(f"{path} is no readable record: {error!r}") from None
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        return {}
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)

@@ -1,0 +1,143 @@
+"""Records: what was measured comes back as it was, and what is torn is named."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from everlong.errors import EverlongError
+from everlong.records import Curve, Excess, Exposure, Record, Training, Verdict, load_record, save_record
+from tests.reports.synthetic import make_diagnosis, make_repair
+
+NAN = float("nan")
+EXCESS = Excess(
+    reference="its own window of 64 tokens",
+    starts=(32, 64),
+    stops=(64, 128),
+    mean=(0.0, NAN),
+    lower=(-1e-17, NAN),
+    upper=(float("inf"), NAN),
+    documents=(8, 0),
+    targets=(512, 0),
+    confidence=0.95,
+    interval="Student's t",
+)
+EXPOSURE = Exposure(ages=(1, 2, 4), tokens=(64.0, 32.5, 0.0), scored_tokens=64)
+RECORDS = {
+    "excess": EXCESS,
+    "exposure": EXPOSURE,
+    "curve": Curve(policy="carry", starts=(0,), stops=(1,), losses=np.array([[1.5], [NAN]], dtype=np.float32)),
+    "empty curve": Curve(policy="carry", starts=(), stops=(), losses=np.zeros((0, 0))),
+    "verdict": Verdict(
+        outcome="undecided",
+        position=None,
+        uses_to=None,
+        sentence="Undecided: “more” documents needed — naïvely",
+        definition_3_2="Not judged.",
+        tolerance=0.02,
+        confidence=0.95,
+        documents=3,
+        fewest_documents=8,
+    ),
+    "training": Training(
+        method="state_passing",
+        context=64,
+        settings={"reset_probability": 0.1, "nested": {"names": ["a", None, True]}},
+        steps=10,
+        scored_tokens=5120,
+        read_tokens=5120,
+        first_loss=1.25,
+        final_loss=NAN,
+        exposure=EXPOSURE,
+        backend="chunked",
+        seconds=0.1,
+        model_folder="models/state_passing",
+    ),
+    "diagnosis": make_diagnosis(),
+    "repair": make_repair(),
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_a_record_comes_back_as_it_was(record, tmp_path):
+    path = tmp_path / "records" / "one.json"
+    save_record(record, path)
+    again = load_record(path)
+    assert type(again) is type(record)
+    np.testing.assert_equal(asdict(again), asdict(record))
+    assert dtypes(again) == dtypes(record)
+
+
+def test_every_kind_of_record_is_proven():
+    kinds = {type(record) for record in RECORDS.values()} | {type(make_repair().rows[0])}
+    assert kinds == set(Record.__subclasses__())
+
+
+def test_a_record_is_json_that_anyone_can_read_and_arrays_are_numpy_s(tmp_path):
+    save_record(RECORDS["curve"], tmp_path / "curve.json")
+    content = json.loads((tmp_path / "curve.json").read_text(encoding="utf-8"))
+    assert content["record"] == "Curve"
+    assert content["policy"] == "carry"
+    with np.load(tmp_path / "curve.npz") as arrays:
+        np.testing.assert_array_equal(arrays[content["losses"]["npz"]], RECORDS["curve"].losses)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_torn_record_is_named(share, tmp_path):
+    path = tmp_path / "excess.json"
+    save_record(EXCESS, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(EverlongError, match=r"excess\.json is no readable record"):
+        load_record(path)
+
+
+def test_torn_or_missing_arrays_are_an_error_of_their_record(tmp_path):
+    path, arrays = tmp_path / "curve.json", tmp_path / "curve.npz"
+    save_record(RECORDS["curve"], path)
+    arrays.write_bytes(arrays.read_bytes()[:40])
+    with pytest.raises(EverlongError, match=r"curve\.json is no readable record"):
+        load_record(path)
+    arrays.unlink()
+    with pytest.raises(EverlongError, match=r"curve\.json is no readable record"):
+        load_record(path)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"record": "Diary"}', '{"record": "Exposure", "ages": [1]}'])
+def test_json_that_is_no_record_is_an_error(content, tmp_path):
+    (tmp_path / "other.json").write_text(content)
+    with pytest.raises(EverlongError, match=r"other\.json is no readable record"):
+        load_record(tmp_path / "other.json")
+
+
+def test_a_missing_record_is_an_error_that_says_where(tmp_path):
+    with pytest.raises(EverlongError, match=r"no record at .*nothing\.json"):
+        load_record(tmp_path / "nothing.json")
+
+
+def test_loading_never_unpickles(tmp_path):
+    save_record(RECORDS["curve"], tmp_path / "curve.json")
+    np.savez(tmp_path / "curve.npz", array_0=np.array([object()], dtype=object))
+    with pytest.raises(EverlongError, match="allow_pickle=False"):
+        load_record(tmp_path / "curve.json")
+
+
+def test_a_write_that_fails_leaves_the_old_record_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "exposure.json"
+    save_record(EXPOSURE, path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_record(EXCESS, path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["exposure.json"]
+
+
+def dtypes(record):
+    return [value.dtype for value in vars(record).values() if isinstance(value, np.ndarray)]
