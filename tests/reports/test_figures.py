@@ -5,13 +5,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from synthetic import MODELS, make_diagnosis, make_repair, make_run
 
 from everlong.reports._chart import for_page
 from everlong.reports._results import load_results
 from everlong.reports._styles import METHODS, styles_of
 from everlong.reports.figures import write_figures
 from everlong.runs import Run
+from tests.reports.synthetic import MODELS, make_diagnosis, make_repair, make_run
 
 NAMES = ("loss-by-position", "excess-by-position", "exposure", "training-loss")
 

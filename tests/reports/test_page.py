@@ -5,11 +5,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from synthetic import DOCUMENTS, make_diagnosis, make_repair, make_run
 
 from everlong.errors import EverlongError
 from everlong.reports.page import write_report
 from everlong.runs import Run
+from tests.reports.synthetic import DOCUMENTS, make_diagnosis, make_repair, make_run
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}-->"
 

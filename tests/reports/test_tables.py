@@ -3,9 +3,9 @@ import re
 import numpy as np
 import pytest
 from rich.console import Console
-from synthetic import make_diagnosis, make_repair
 
 from everlong.reports.tables import diagnosis_lines, diagnosis_table, repair_lines, repair_table
+from tests.reports.synthetic import make_diagnosis, make_repair
 
 
 def printed(table, width: int = 100) -> str:

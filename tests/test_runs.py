@@ -1,0 +1,173 @@
+"""The run folder: one process at a time, nothing written over, nothing half written, and it goes on after a kill."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from everlong.errors import EverlongError
+from everlong.records import Exposure
+from everlong.runs import Run, environment, write_bytes, write_json
+
+EXPOSURE = Exposure(ages=(1,), tokens=(64.0,), scored_tokens=64)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Stands for a verb's configuration."""
+
+    model: str = "bundled"
+    lengths: tuple[int, ...] = (64, 128)
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Run.create(tmp_path / "run", "repair", Config()) as run:
+        yield run
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def python(code, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", f"import os, sys; from everlong.runs import Run\n{code}", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_run_is_opened_with_what_it_was_created_with(tmp_path):
+    Run.create(tmp_path / "run", "repair", Config(model="mine")).close()
+    with Run.open(tmp_path / "run", "repair") as run:
+        assert (run.verb, run.config) == ("repair", {"model": "mine", "lengths": [64, 128]})
+    written = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert written["python"] == sys.version.split()[0]
+    assert set(written["packages"]) >= {"everlong", "torch", "numpy"}
+
+
+def test_the_default_folder_names_the_verb(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Run.create(None, "train", Config()) as run:
+        assert run.path.parent.name == "runs"
+        assert run.path.name.startswith("train-")
+
+
+def test_an_existing_folder_is_refused_and_left_as_it_was(tmp_path):
+    Run.create(tmp_path / "run", "repair", Config()).close()
+    before = files(tmp_path)
+    with pytest.raises(EverlongError, match=r"exists; nothing is written over: .* `everlong train --resume .*run`"):
+        Run.create(tmp_path / "run", "train", Config(model="other"))
+    assert files(tmp_path) == before
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_says_why(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EverlongError, match="cannot be made: Not a directory"):
+        Run.create(tmp_path / "file" / "run", "repair", Config())
+
+
+def test_a_second_process_cannot_open_a_run_that_is_held(run):
+    second = python("Run.open(sys.argv[1])", run.path)
+    assert second.returncode != 0
+    assert "is in use by another process" in second.stderr
+
+
+def test_a_second_process_can_open_a_run_that_is_closed(run):
+    run.close()
+    assert python("Run.open(sys.argv[1])", run.path).returncode == 0
+
+
+def test_a_process_that_dies_lets_go_of_its_run(tmp_path):
+    died = python("run = Run.create(sys.argv[1], 'repair', {}); os._exit(9)", tmp_path / "run")
+    assert died.returncode == 9
+    Run.open(tmp_path / "run", "repair").close()
+
+
+def test_resuming_another_verb_s_run_is_refused(run):
+    run.close()
+    with pytest.raises(EverlongError, match="is a run of `everlong repair`, not of `everlong train`"):
+        Run.open(run.path, "train")
+    Run.open(run.path).close()  # a report is made of any verb's run
+
+
+@pytest.mark.parametrize("content", [None, "", '{"verb": "rep', '{"verb": "repair"}', "[]"])
+def test_what_is_no_run_folder_is_said_to_be_none(content, tmp_path):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(EverlongError, match=r"is no run folder: it has no readable config\.json"):
+        Run.open(tmp_path)
+
+
+def test_a_finished_phase_is_read_and_not_worked_again(run):
+    worked = []
+
+    def work():
+        worked.append(1)
+        return EXPOSURE
+
+    assert not run.has("exposure")
+    assert run.phase("exposure", work) == EXPOSURE
+    assert run.has("exposure")
+    assert run.phase("exposure", work) == EXPOSURE
+    assert len(worked) == 1
+
+
+def test_a_phase_that_fails_is_not_finished(run):
+    with pytest.raises(ZeroDivisionError):
+        run.phase("exposure", lambda: 1 // 0)  # pyright: ignore[reportArgumentType]  (never returns)
+    assert not run.has("exposure")
+
+
+def test_rewind_takes_out_torn_and_later_lines_of_one_phase_only(run):
+    kept = [
+        {"phase": "zero", "step": 0, "loss": 2.0},
+        {"phase": "zero", "step": 1, "loss": 1.9},
+        {"phase": "state_passing", "step": 0, "loss": 2.1},
+        {"phase": "state_passing", "step": 1, "loss": 2.0},
+        {"phase": "zero", "step": 2, "loss": 1.8},
+    ]
+    for line in (*kept, {"phase": "state_passing", "step": 2}, {"phase": "state_passing", "step": 3}):
+        run.log(line)
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"phase": "state_passing", "st')
+    run.rewind("state_passing", 2)
+    run.log({"phase": "state_passing", "step": 2, "loss": 1.7})
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [*kept, {"phase": "state_passing", "step": 2, "loss": 1.7}]
+
+
+def test_rewind_before_the_first_line_is_no_error(run):
+    run.rewind("zero", 0)
+    assert not (run.path / "metrics.jsonl").exists()
+
+
+def test_an_atomic_write_leaves_the_file_and_nothing_else(tmp_path):
+    write_bytes(tmp_path / "deep" / "file.bin", b"one")
+    write_bytes(tmp_path / "deep" / "file.bin", b"two")
+    write_json(tmp_path / "deep" / "file.json", {"a": [1, None]})
+    assert files(tmp_path / "deep") == {"file.bin": b"two", "file.json": b'{\n  "a": [\n    1,\n    null\n  ]\n}\n'}
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(step, tmp_path, monkeypatch):
+    write_bytes(tmp_path / "file", b"old")
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(OSError, match="No space left"):
+        write_bytes(tmp_path / "file", b"new")
+    assert files(tmp_path) == {"file": b"old"}
+
+
+def test_the_environment_is_told_without_importing_the_packages():
+    code = "from everlong.runs import environment; environment(); sys.exit('torch' in sys.modules)"
+    assert python(code).returncode == 0
+    assert environment()["packages"]["torch"] != "not installed"
