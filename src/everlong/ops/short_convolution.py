@@ -35,9 +35,7 @@ def short_convolution(
     if resets is not None:
         count = resets.cumsum(1)
         segment = torch.cat([count.new_zeros(count.shape[0], window), count], dim=1)  # [B, W + T]
-        shifted = [
-            part * (segment[:, d : d + length] == count).unsqueeze(-1) for d, part in enumerate(shifted)
-        ]
+        shifted = [part * (segment[:, d : d + length] == count).unsqueeze(-1) for d, part in enumerate(shifted)]
         final = final * (segment[:, length:] == count[:, -1:]).unsqueeze(-1)
     y = shifted[0] * taps[0] if bias is None else torch.addcmul(bias, shifted[0], taps[0])
     for part, tap in zip(shifted[1:], taps[1:], strict=True):
