@@ -9,7 +9,7 @@ import torch
 from everlong.loading import save
 from everlong.models.architectures import create
 
-WORDS = "the state of a model that reads on and on is met by no row of training and so it breaks".split()
+TEXT = "the state of a model that reads on and on is met by no row of training and so it breaks"
 QUICK = ["--max-length", "256", "--documents", "8", "--targets-per-bucket", "16", "--backend", "chunked"]
 
 
@@ -32,5 +32,5 @@ def text(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("text")
     generator = np.random.default_rng(0)
     for index in range(20):
-        (folder / f"{index:02d}.txt").write_text(" ".join(generator.choice(WORDS, 200))[:600], encoding="utf-8")
+        (folder / f"{index:02d}.txt").write_text(" ".join(generator.choice(TEXT.split(), 200))[:600], encoding="utf-8")
     return folder

@@ -1,4 +1,4 @@
-"""Bad input gets one line that names the value and the way out, exit code 2, no traceback, and leaves nothing behind."""
+"""Bad input gets one line that names the value and the way out, exit code 2, and leaves nothing behind."""
 
 import json
 import shutil

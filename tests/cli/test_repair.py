@@ -39,11 +39,15 @@ def test_the_run_folder_holds_records_models_and_metrics(repaired):
     folder, _ = repaired
     names = {path.stem for path in (folder / "records").glob("*.json")}
     arms = {"zero", "state_passing"}
-    assert names == {"repair", "diagnosis-before"} | {f"{what}-{arm}" for what in ("training", "diagnosis") for arm in arms}
+    assert names == {"repair", "diagnosis-before"} | {
+        f"{what}-{arm}" for what in ("training", "diagnosis") for arm in arms
+    }
     assert {path.name for path in (folder / "models").iterdir()} == arms
     assert not list((folder / "checkpoints").rglob("*.safetensors"))
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [(line["phase"], line["step"]) for line in lines] == [(arm, s) for arm in ("zero", "state_passing") for s in range(8)]
+    assert [(line["phase"], line["step"]) for line in lines] == [
+        (arm, s) for arm in ("zero", "state_passing") for s in range(8)
+    ]
 
 
 def test_the_table_names_before_control_and_repair(repaired):
@@ -57,7 +61,9 @@ def test_control_and_repair_train_on_one_budget_and_the_same_targets_are_read(re
     folder, _ = repaired
     zero, passing = (load_record(folder / "records" / f"training-{arm}.json") for arm in ("zero", "state_passing"))
     assert zero.scored_tokens == passing.scored_tokens == 8 * 4 * 16
-    before, after = (load_record(folder / "records" / f"diagnosis-{label}.json") for label in ("before", "state_passing"))
+    before, after = (
+        load_record(folder / "records" / f"diagnosis-{label}.json") for label in ("before", "state_passing")
+    )
     assert before.documents == after.documents
     assert (before.targets == after.targets).all()
 
@@ -130,4 +136,3 @@ def test_a_transformers_model_comes_out_loadable_by_transformers(text, tmp_path)
     tokens = torch.arange(20)[None]
     with torch.no_grad():
         torch.testing.assert_close(theirs(tokens).logits, load(folder)(tokens).logits, atol=1e-5, rtol=1e-5)
-

@@ -32,8 +32,8 @@ short-context steps, and prove the repair. `everlong repair` with nothing more s
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a verb; returns the exit code."""
-    # Before torch is imported. OpenMP's threads spin while they wait for each other, and where another process has one of
-    # the cores each waits a time slice: a training step beside one busy core took 4 s, and 0.33 s with passive waiting.
+    # Before torch is imported. OpenMP's threads spin while they wait for each other, and where another process has one
+    # of the cores each wait costs a time slice: a step beside one busy core took 4 s, with passive waiting 0.33 s.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     config: Any = tyro.cli(
         Verb,

@@ -7,6 +7,7 @@ from scipy import stats
 
 BOOTSTRAP_DOCUMENTS = 30  # below, the bootstrap's intervals are too narrow: Student's t, Bonferroni over the buckets
 RESAMPLES = 4000
+NEGLIGIBLE = 1e-6  # an error of rounding alone: the column is equal by construction and takes no part
 ROUNDING = 1e-12  # a sum of squares below this share of its terms is zero but for rounding
 
 
@@ -35,8 +36,8 @@ def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) 
     documents = np.isfinite(values).sum(axis=0)
     judged = documents >= 2
     mean, error = _mean_and_error(values)
-    usable = judged & (error > 0)
-    columns = max(1, int(judged.sum()))
+    usable = judged & (error > NEGLIGIBLE)
+    columns = max(1, int(usable.sum()))
     if usable.any() and documents[judged].min() >= BOOTSTRAP_DOCUMENTS:
         critical = np.full(len(mean), _largest_t(values[:, usable], confidence, seed))
         method = (

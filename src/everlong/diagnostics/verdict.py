@@ -7,6 +7,7 @@ from everlong.diagnostics.position_loss import definition_3_2
 from everlong.records import Curve, Excess, Verdict
 
 FEWEST_DOCUMENTS = 8  # a bucket with fewer is not judged
+LEAST_GAIN = 0.001  # nats: an untrained model "gains" 3e-5, and surely so; that is no use of memory
 
 
 def judge(excess: Excess, octaves: Curve, config: DiagnosisConfig, *, context: int, seed: int) -> Verdict:
@@ -21,7 +22,7 @@ def judge(excess: Excess, octaves: Curve, config: DiagnosisConfig, *, context: i
     judged = (np.array(excess.documents) >= FEWEST_DOCUMENTS) & beyond
     harms = judged & (lower > config.tolerance)
     within = judged & (upper <= config.tolerance)
-    uses = judged & (upper < 0)
+    uses = judged & (upper < -LEAST_GAIN)
     documents = max(excess.documents)
     broken = [i for i in range(len(harms) - 1) if harms[i] and harms[i + 1]]
     sure = f"({excess.confidence:.0%} sure, tolerance {config.tolerance:g} nats, {documents} documents)"

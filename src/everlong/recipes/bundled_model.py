@@ -1,14 +1,14 @@
-"""The bundled model: three bases trained and repaired, the one that fails in the middle bundled, the figures of all kept.
+"""The bundled model: three bases trained and repaired, the middle one bundled, the figures of all kept.
 
     python -m everlong.recipes.bundled_model --output runs/bundled
 
-A byte-level Mamba-2 on the Python standard library's own sources, in the planted slow-decay regime: A is log-spaced from
-0.01 to 1 over the heads of a layer, so that in training at 64 bytes the state never fills up, and later does. It shows
-collapse and its repair on two cores; it is no claim about models whose slow decays were learned.
+A byte-level Mamba-2 on the Python standard library's own sources, in the planted slow-decay regime: A is log-spaced
+from 0.01 to 1 over the heads of a layer, so that in training at 64 bytes the state never fills up, and later does. It
+shows collapse and its repair on two cores; it is no claim about models whose slow decays were learned.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copyfile
 
@@ -89,8 +89,9 @@ def _base(output: Path, seed: int) -> dict:
     base, repairing = output / f"base-{seed}", output / f"repair-{seed}"
     training, _ = train(TrainConfig(runtime=_runtime(base, seed)))
     model = str(base / "models" / "scratch")
-    settings = {} if repairing.exists() else {"model": model}  # a run that is gone on with takes its own settings
-    repaired = repair(RepairConfig(runtime=_runtime(repairing, seed), **settings))
+    config = RepairConfig(runtime=_runtime(repairing, seed))
+    # a run that is gone on with takes its own settings
+    repaired = repair(config if repairing.exists() else replace(config, model=model))
     return _figures(training, repaired.record)
 
 
@@ -104,7 +105,7 @@ def _figures(training: Training, record: Repair) -> dict:
         "training_tokens": training.scored_tokens,
         "proposal": record.proposal,
     }
-    column = [i for i, start in enumerate(record.rows[0].own.starts) if start == RANGE[0]][0]
+    column = record.rows[0].own.starts.index(RANGE[0])
     last = len(record.rows[0].own.starts) - 1
     for row in record.rows:
         at = {"excess": column, "excess_farthest": last}

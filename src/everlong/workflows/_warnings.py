@@ -13,7 +13,8 @@ def data_warnings(diagnosis: Diagnosis) -> tuple[str, ...]:
         first = thin[0]
         warnings.append(
             f"only {excess.documents[first]} held-out documents reach {excess.starts[first]:,}-{excess.stops[first]:,} "
-            f"tokens; a verdict needs {FEWEST_DOCUMENTS} in every range: undecided from there. Give more or longer documents."
+            f"tokens; a verdict needs {FEWEST_DOCUMENTS} in every range: undecided from there. Give more or longer "
+            "documents."
         )
     full = sum(tokens == diagnosis.length + 1 for tokens in diagnosis.document_tokens)
     if full < len(diagnosis.documents):

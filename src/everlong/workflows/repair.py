@@ -1,4 +1,4 @@
-"""`everlong repair`: diagnose, train the control and the repairs at one budget, diagnose each, and say what came of it."""
+"""`everlong repair`: diagnose, train control and repairs at one budget, diagnose each, say what came of it."""
 
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace

@@ -44,8 +44,8 @@ def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
     tokenizer = load_tokenizer(config.data.tokenizer)
     if tokenizer.vocab_size > config.model.vocab_size:
         raise EverlongError(
-            f"tokenizer {tokenizer.name} has {tokenizer.vocab_size} ids, --model.vocab-size is {config.model.vocab_size}: "
-            f"give --model.vocab-size {tokenizer.vocab_size}"
+            f"tokenizer {tokenizer.name} has {tokenizer.vocab_size} ids, --vocab-size is {config.model.vocab_size}: "
+            f"give --vocab-size {tokenizer.vocab_size}"
         )
     held_out = DiagnosisConfig()  # what a diagnosis would hold out of the same text is not trained on
     text = open_text(
