@@ -115,7 +115,8 @@ def _placement(backend: str, device: str | torch.device | None, dtype: str | tor
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise EverlongError(f"device {str(device)!r} cannot be used here: {first_line(error)}") from error
-    choose(backend, place, parsed)  # an unknown or unable backend is an error before anything is read
+    wide = torch.promote_types(parsed, torch.float32)  # of the states
+    choose(backend, place, wide)  # an unknown or unable backend is an error before anything is read
     return Placement(backend=backend, device=place, dtype=parsed)
 
 

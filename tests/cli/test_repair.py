@@ -16,6 +16,7 @@ from everlong.loading import load, open_model
 from everlong.records import load_record
 from tests.cli.conftest import QUICK, tiny_model
 
+ARMS = ("zero", "state_passing")
 STEPS = ["--steps", "8", "--batch-size", "4", "--reset-probability", "0.1"]
 
 
@@ -38,16 +39,12 @@ def test_the_last_line_printed_is_the_page(repaired):
 def test_the_run_folder_holds_records_models_and_metrics(repaired):
     folder, _ = repaired
     names = {path.stem for path in (folder / "records").glob("*.json")}
-    arms = {"zero", "state_passing"}
-    assert names == {"repair", "diagnosis-before"} | {
-        f"{what}-{arm}" for what in ("training", "diagnosis") for arm in arms
-    }
-    assert {path.name for path in (folder / "models").iterdir()} == arms
+    of_arms = {f"{what}-{arm}" for what in ("training", "diagnosis") for arm in ARMS}
+    assert names == {"repair", "diagnosis-before"} | of_arms
+    assert {path.name for path in (folder / "models").iterdir()} == set(ARMS)
     assert not list((folder / "checkpoints").rglob("*.safetensors"))
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [(line["phase"], line["step"]) for line in lines] == [
-        (arm, s) for arm in ("zero", "state_passing") for s in range(8)
-    ]
+    assert [(line["phase"], line["step"]) for line in lines] == [(arm, step) for arm in ARMS for step in range(8)]
 
 
 def test_the_table_names_before_control_and_repair(repaired):
@@ -59,7 +56,7 @@ def test_the_table_names_before_control_and_repair(repaired):
 
 def test_control_and_repair_train_on_one_budget_and_the_same_targets_are_read(repaired):
     folder, _ = repaired
-    zero, passing = (load_record(folder / "records" / f"training-{arm}.json") for arm in ("zero", "state_passing"))
+    zero, passing = (load_record(folder / "records" / f"training-{arm}.json") for arm in ARMS)
     assert zero.scored_tokens == passing.scored_tokens == 8 * 4 * 16
     before, after = (
         load_record(folder / "records" / f"diagnosis-{label}.json") for label in ("before", "state_passing")
@@ -86,14 +83,16 @@ def test_a_finished_run_is_resumed_without_new_work(repaired, capsys):
 def test_the_report_is_remade_from_records_without_torch(repaired):
     folder, _ = repaired
     (folder / "report.html").unlink()
-    code = f"import sys; from everlong.cli.main import main; main(['report', {str(folder)!r}]); print('torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import sys; from everlong.cli.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code, "report", str(folder)], capture_output=True, text=True, check=True
+    )
     assert result.stdout.splitlines()[-1] == "False"
     assert (folder / "report.html").is_file()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("when", ["zero", "state_passing"])
+@pytest.mark.parametrize("when", ARMS)
 def test_a_run_killed_in_training_goes_on_to_the_same_weights(model, text, tmp_path, repaired, how, when):
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "everlong", "repair"]
@@ -106,13 +105,13 @@ def test_a_run_killed_in_training_goes_on_to_the_same_weights(model, text, tmp_p
     if how == signal.SIGINT:
         assert f"everlong repair --resume {folder}" in error
     subprocess.run([*command, "--resume", str(folder)], capture_output=True, check=True)
-    for arm in ("zero", "state_passing"):
+    for arm in ARMS:
         found, wanted = (load_file(run / "models" / arm / "model.safetensors") for run in (folder, repaired[0]))
         assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
 def _wait_for_step(metrics: Path, phase: str, step: int, process: subprocess.Popen) -> None:
-    """Waits until the arm has written the step; a fast machine may be past it, which is as good a place to be killed."""
+    """Waits until the arm has written the step; where it is past it by then, it is killed there."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[1]

@@ -134,7 +134,7 @@ class LanguageModel(nn.Module):
 
     def backend_in_use(self) -> str:
         """The name of the backend that serves this model where it is now, for records."""
-        return choose(self.backend, self.device, self.dtype)
+        return choose(self.backend, self.device, torch.promote_types(self.dtype, torch.float32))
 
     def forward(
         self,

@@ -20,13 +20,13 @@ GATED_LINEAR_ATTENTION = Registry(
 
 
 def why_not(backend: str, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why a backend cannot serve tensors of a device and dtype, or None where it can."""
+    """Why a backend cannot serve states of a device and dtype, or None where it can."""
     if backend != "cpu":
         return None
     if device.type != "cpu":
         return f"the cpu kernel serves CPU tensors, these are on {device.type}"
-    if dtype not in (torch.float32, torch.bfloat16):
-        return f"the cpu kernel computes in float32, the inputs are {dtype}"
+    if dtype != torch.float32:
+        return f"the cpu kernel computes in float32, the state is {dtype}"
     if not _installed("numba"):
         return "Numba is not installed (pip install numba)"
     return None
@@ -60,9 +60,9 @@ class GatedLinearAttention(torch.nn.Module):
 
     def forward(self, **inputs: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``gated_linear_attention.reference``."""
-        v = inputs["v"]
-        assert v is not None
-        op: Callable = GATED_LINEAR_ATTENTION[choose(self.backend, v.device, v.dtype)]
+        state = inputs["initial_state"]
+        assert state is not None
+        op: Callable = GATED_LINEAR_ATTENTION[choose(self.backend, state.device, state.dtype)]
         return op(**inputs)
 
     def extra_repr(self) -> str:

@@ -1,8 +1,9 @@
 """From a wanted reach to a reset probability and a number of steps, by exposure: a proposal, not a promise.
 
-Exposure to states of age t is the learning-rate-weighted share of scored tokens that training spends on states at least
-t tokens old. There is no law of reach: excess falls smoothly with exposure, and a repair extends past the oldest state
-that was met. The proposal asks for a share of SHARE at states half as old as the reach.
+Exposure to states of age t is the learning-rate-weighted share of the training that is spent on states at least t
+tokens old. There is no law of reach: excess falls smoothly with exposure, and a repair extends past the oldest state
+that was met. So the proposal lets a state be passed on for a quarter of the reach on average, and takes the fewest
+steps that spend a fifth of the training on states at least that old.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from everlong.training.config import TrainingConfig
 from everlong.training.schedule import relative_learning_rates
 from everlong.workflows.config import RepairConfig
 
-SHARE = 0.05
-PROBABILITIES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
+QUARTER = 4
+SHARE = 0.2
+LARGEST_PROBABILITY = 0.1  # the paper's
 STEPS = (100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200)
 
 
@@ -27,39 +29,33 @@ class Proposal:
 
 
 def propose(config: RepairConfig, context: int) -> Proposal:
-    """The fewest steps, and with them the largest reset probability, that spend SHARE of the training on old states.
-
-    What the configuration sets is kept.
-    """
+    """A reset probability and a number of steps for the reach; what the configuration sets is kept."""
     reach = config.reach or config.diagnosis.max_length
-    age = max(context, reach // 2)
-    candidates = [
-        (steps, probability)
-        for steps in ([config.steps] if config.steps else STEPS)
-        for probability in ([config.reset_probability] if config.reset_probability is not None else PROBABILITIES)
-    ]
-    steps, probability = next(
-        (pair for pair in candidates if exposure_share(config, context, *pair, age) >= SHARE), candidates[-1]
+    age = max(context, reach // QUARTER)
+    probability = config.reset_probability
+    if probability is None:
+        probability = min(LARGEST_PROBABILITY, round(context / age, 4))
+    age = min(age, round(context / probability)) if probability else age
+    steps = config.steps or next(
+        (steps for steps in STEPS if exposure_share(config, context, steps, probability, age) >= SHARE), STEPS[0]
     )
     share = exposure_share(config, context, steps, probability, age)
     words = (
-        f"For a reach of {reach:,} tokens: {steps} steps with reset probability {probability:g}. Expected exposure: "
-        f"{share:.1%} of the training is spent on states at least {age:,} tokens old. Price in range: a share of "
-        f"{probability:g} of the rows starts from zero, as all rows did in training, so a small share can cost perplexity "
+        f"For a reach of {reach:,} tokens: reset probability {probability:g} and {steps} steps; {share:.0%} of the "
+        f"training is expected to be spent on states at least {age:,} tokens old. Price in range: {probability:.1%} of "
+        "the rows start from zero, as all did when the model was trained, and the fewer, the more perplexity it costs "
         "within the training length; the table says how much it did. Nothing is promised."
     )
     return Proposal(probability, steps, words)
 
 
 def exposure_share(config: RepairConfig, context: int, steps: int, probability: float, age: int) -> float:
-    """The expected share of the learning-rate-weighted scored tokens whose state is at least ``age`` old."""
-    training = TrainingConfig(steps=steps, batch_size=config.batch_size, learning_rate=config.learning_rate)
+    """The expected share of the learning-rate-weighted scored tokens whose state is at least ``age`` tokens old."""
+    training = TrainingConfig(
+        steps=steps, learning_rate=config.learning_rate, learning_rate_floor=min(1e-5, config.learning_rate)
+    )
     rates = relative_learning_rates(training)
     (exposed,) = expected_exposure(
-        context=context,
-        batch_size=config.batch_size,
-        learning_rates=rates,
-        reset_probability=probability,
-        ages=[age],
+        context=context, batch_size=1, learning_rates=rates, reset_probability=probability, ages=[age]
     )
-    return exposed / (sum(rates) * context * config.batch_size)
+    return exposed / (sum(rates) * context)
