@@ -11,9 +11,12 @@ from importlib import import_module
 from typing import Any
 
 _EXPORTS = {
+    "DataConfig": "everlong.data.config",
     "DiagnoseConfig": "everlong.workflows.config",
+    "DiagnosisConfig": "everlong.diagnostics.config",
     "EverlongError": "everlong.errors",
     "RepairConfig": "everlong.workflows.config",
+    "RuntimeConfig": "everlong.workflows.config",
     "TrainConfig": "everlong.workflows.config",
     "create": "everlong.models.architectures",
     "diagnose": "everlong.workflows.diagnose",

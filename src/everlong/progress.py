@@ -53,7 +53,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Prints a line of plain text."""
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     @contextmanager
     def task(self, description: str, total: int, done: int = 0) -> Iterator[Task]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from everlong.cli import diagnose, repair, report, train
-from everlong.errors import EverlongError
+from everlong.errors import EverlongError, RunInterrupted
 from everlong.workflows.config import DiagnoseConfig, RepairConfig, ReportConfig, TrainConfig
 
 VERBS = {
@@ -35,18 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Before torch is imported. OpenMP's threads spin while they wait for each other, and where another process has one
     # of the cores each wait costs a time slice: a step beside one busy core took 4 s, with passive waiting 0.33 s.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    config: Any = tyro.cli(
-        Verb,
-        prog="everlong",
-        description=DESCRIPTION,
-        args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
-    )
     try:
+        config: Any = tyro.cli(
+            Verb,
+            prog="everlong",
+            description=DESCRIPTION,
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+        )
         return VERBS[type(config)](config)
     except EverlongError as error:
         print(f"everlong: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("everlong: interrupted", file=sys.stderr)
-        return 130
+        return RunInterrupted.exit_code
+    except BrokenPipeError:  # the reader of our output has gone (`| head`); nothing is left to be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

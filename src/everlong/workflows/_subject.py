@@ -47,8 +47,10 @@ def open_subject(
     diagnosis: DiagnosisConfig,
     runtime: RuntimeConfig,
     progress: Progress,
+    *,
+    trains: bool,
 ) -> Subject:
-    """Opens model and text.
+    """Opens model and text; what is to be trained on is only there where the verb trains.
 
     Raises:
         EverlongError: anything missing, unreadable or contradictory; the training context or tokenizer is not known.
@@ -69,10 +71,11 @@ def open_subject(
     text = open_text(
         data,
         tokenizer,
+        trains=trains,
         length=diagnosis.max_length,
         documents=diagnosis.documents,
-        progress=progress,
         seed=runtime.seed,
+        progress=progress,
     )
     for corpus in (text.train, text.held_out):
         corpus.check_vocabulary(checkpoint.model.config.vocab_size)
@@ -80,18 +83,26 @@ def open_subject(
 
 
 def open_text(
-    data: DataConfig, tokenizer: Tokenizer, *, length: int, documents: int, seed: int, progress: Progress
+    data: DataConfig, tokenizer: Tokenizer, *, trains: bool, length: int, documents: int, seed: int, progress: Progress
 ) -> Split:
-    """Reads and tokenizes the text, and parts it into what is trained on and what is held out."""
-    found = read_documents(data.data, text_column=data.text_column) if data.data else standard_library()
-    corpus = _encode(found, tokenizer, progress)
+    """Reads and tokenizes the text, and parts it into what is trained on and what is held out.
+
+    What --held-out names is taken out of --data. Where nothing is trained, all of --data is there to be measured on.
+    """
+    names = None
     if data.held_out:
-        aside = _encode(read_documents(data.held_out, text_column=data.text_column), tokenizer, progress)
-        twice = sorted({d.name for d in corpus.documents} & {d.name for d in aside.documents})
-        if twice:
-            raise EverlongError(f"{twice[0]} is in --data and in --held-out; what is held out must not be trained on")
-        return Split(corpus, aside)
-    names = None if data.data else bundled_held_out()
+        if trains and not data.data:
+            raise EverlongError(f"--held-out {data.held_out[0]} without --data: give what is to be trained on, too")
+        aside = read_documents(data.held_out, text_column=data.text_column)
+        names = frozenset(document.name for document in aside)
+        found = read_documents([*data.data, *data.held_out], text_column=data.text_column) if trains else aside
+    elif data.data:
+        found = read_documents(data.data, text_column=data.text_column)
+    else:
+        found, names = standard_library(), bundled_held_out()
+    corpus = _encode(found, tokenizer, progress)
+    if not trains:
+        return Split(Corpus(()), corpus if names is None else corpus.select(names))
     return split(corpus, length=length, documents=documents, seed=seed, held_out_names=names)
 
 

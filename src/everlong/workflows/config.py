@@ -42,10 +42,9 @@ class DiagnoseConfig:
     """How far can the model really read? Measures loss by position and what the carried state is worth."""
 
     model: Model = BUNDLED
-    """The model: a folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or the bundled
-    one."""
+    """A folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or "bundled"."""
     context: int | None = None
-    """The length that the model was trained at, in tokens. Default: from the model's own configuration."""
+    """Tokens at a time that the model was trained at. Default: the model's own record."""
     data: DataConfig = field(default_factory=DataConfig)
     diagnosis: DiagnosisConfig = field(default_factory=DiagnosisConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
@@ -59,11 +58,9 @@ class RepairConfig:
     """
 
     model: Model = BUNDLED
-    """The model: a folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or the bundled
-    one."""
+    """A folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or "bundled"."""
     context: int | None = None
-    """The length that the model was trained at, in tokens; the repair trains at it too. Default: from the model's own
-    configuration."""
+    """Tokens at a time that the model was trained at; the repair keeps to it. Default: the model's own record."""
     methods: tuple[str, ...] = ("state_passing",)
     """How to repair: names of interventions. The control, zero, is added to them."""
     reach: int | None = None

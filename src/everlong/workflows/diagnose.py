@@ -22,7 +22,9 @@ def diagnose(config: DiagnoseConfig, progress: Progress | None = None) -> tuple[
     """
     progress = progress or Progress()
     with start_run("diagnose", config) as (run, config):
-        subject = open_subject(config.model, config.context, config.data, config.diagnosis, config.runtime, progress)
+        subject = open_subject(
+            config.model, config.context, config.data, config.diagnosis, config.runtime, progress, trains=False
+        )
         diagnosis = run.phase(
             f"diagnosis-{LABEL}",
             lambda: measure(

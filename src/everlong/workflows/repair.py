@@ -72,7 +72,13 @@ class _Repairing:
         config = self.config
         methods = methods_of(config)
         subject = open_subject(
-            config.model, config.context, config.data, config.diagnosis, config.runtime, self.progress
+            config.model,
+            config.context,
+            config.data,
+            config.diagnosis,
+            config.runtime,
+            self.progress,
+            trains=True,
         )
         source = ShuffledChunks(
             subject.text.train, length=subject.context, batch_size=config.batch_size, seed=config.runtime.seed

@@ -51,6 +51,7 @@ def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
     text = open_text(
         config.data,
         tokenizer,
+        trains=True,
         length=held_out.max_length,
         documents=held_out.documents,
         seed=runtime.seed,
