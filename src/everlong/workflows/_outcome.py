@@ -7,6 +7,7 @@ from everlong.records import Diagnosis, Repair, Row, Training
 from everlong.workflows._warnings import data_warnings
 
 BEFORE, CONTROL = "before", "zero"
+NAMES = {CONTROL: "the zero-start control"}
 
 
 def summarize(diagnoses: Mapping[str, Diagnosis], trainings: Mapping[str, Training], proposal: str) -> Repair:
@@ -49,9 +50,11 @@ def _sentence(rows: tuple[Row, ...]) -> str:
         pays = [i for i in harmed if row.meaning[i] == PAYS]
         last = harmed[-1]
         share = 1 - row.own.mean[last] / before.own.mean[last]
+        taken = f"{share:.0%} taken away" if share > 0 else "nothing taken away"
         words = "still harms" if left else "pays" if pays == harmed else "no longer surely harms"
         parts.append(
-            f"after {row.label} it is {row.own.mean[last]:+.3f} ({share:.0%} taken away; reading on {words}, "
+            f"after {NAMES.get(row.label, row.label.replace('_', ' '))} it is {row.own.mean[last]:+.3f} ({taken}; "
+            f"reading on {words}, "
             f"in-range perplexity {row.in_range_perplexity / before.in_range_perplexity - 1:+.1%})"
         )
     reach = f"{before.own.starts[harmed[-1]]:,}-{before.own.stops[harmed[-1]]:,}"
