@@ -10,6 +10,16 @@ from everlong.models.language_model import LanguageModel
 from everlong.state import RecurrentState
 
 TINY: dict[str, dict[str, Any]] = {
+    "mamba1": {
+        "vocab_size": 11,
+        "pad_vocab_size_multiple": 4,
+        "d_model": 8,
+        "n_layer": 2,
+        "d_state": 3,
+        "dt_rank": 2,
+        "dt_min": 0.03,
+        "dt_max": 0.3,
+    },
     "mamba2": {
         "vocab_size": 11,
         "pad_vocab_size_multiple": 4,

@@ -11,12 +11,14 @@ from everlong.registry import Registry
 ARCHITECTURES = Registry(
     "architecture",
     {
+        "mamba1": "everlong.models.mamba1:Mamba1",
         "mamba2": "everlong.models.mamba2:Mamba2",
     },
 )
 CONFIGS = Registry(
     "architecture",
     {
+        "mamba1": "everlong.models.config:Mamba1Config",
         "mamba2": "everlong.models.config:Mamba2Config",
     },
 )

@@ -39,7 +39,64 @@ class LanguageModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mamba2Config(LanguageModelConfig):
+class MambaConfig(LanguageModelConfig):
+    """What Mamba-1 and Mamba-2 have in common."""
+
+    expand: int = 2
+    """Width of the mixer over d_model."""
+    d_conv: int = 4
+    """Taps of the short convolution; its state holds d_conv - 1 inputs."""
+    bias: bool = False
+    """Bias in the mixer's linear projections in and out."""
+    conv_bias: bool = True
+    """Bias in the short convolution."""
+    dt_min: float = 0.001
+    """Lower end of the log-uniform step sizes at initialisation."""
+    dt_max: float = 0.1
+    """Upper end of the log-uniform step sizes at initialisation."""
+    dt_init_floor: float = 1e-4
+    """Floor of the step sizes at initialisation."""
+
+    @property
+    def d_inner(self) -> int:
+        """Width of the mixer."""
+        return self.expand * self.d_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mamba1Config(MambaConfig):
+    """Mamba-1 (Gu & Dao 2023, arXiv 2312.00752), as published in state-spaces/mamba; FalconMamba with bcdt_rms."""
+
+    architecture: ClassVar[str] = "mamba1"
+
+    pad_vocab_size_multiple: int = 8
+    """The embedding has vocab_size rows rounded up to a multiple of this."""
+    d_state: int = 16
+    """States a channel: N."""
+    dt_rank: int | Literal["auto"] = "auto"
+    """Rank of the step sizes' projection; auto: d_model / 16, rounded up."""
+    dt_init: Literal["random", "constant"] = "random"
+    """How the step sizes' projection starts: drawn uniformly between -s and s (published), or s throughout."""
+    dt_scale: float = 1.0
+    """The s of dt_init is dt_scale / sqrt(dt_rank)."""
+    bcdt_rms: bool = False
+    """B, C and dt (before its projection) are divided by their root mean square, as in FalconMamba."""
+    bcdt_rms_epsilon: float = 1e-6
+    """Added to those mean squares."""
+
+    @property
+    def time_step_rank(self) -> int:
+        """dt_rank as a number."""
+        return -(-self.d_model // 16) if self.dt_rank == "auto" else self.dt_rank
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.time_step_rank < 1:
+            raise EverlongError(f"dt_rank is {self.dt_rank}; it must be at least 1, or auto")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mamba2Config(MambaConfig):
     """Mamba-2 (Dao & Gu 2024, arXiv 2405.21060), as published in state-spaces/mamba."""
 
     architecture: ClassVar[str] = "mamba2"
@@ -48,33 +105,14 @@ class Mamba2Config(LanguageModelConfig):
     """Keys a head: the N of the paper, K here."""
     headdim: int = 64
     """Values a head: the P of the paper, V here."""
-    expand: int = 2
-    """Width of the mixer over d_model."""
     ngroups: int = 1
     """Groups of heads that share B and C."""
-    d_conv: int = 4
-    """Taps of the short convolution; its state holds d_conv - 1 inputs."""
-    bias: bool = False
-    """Bias in the mixer's linear projections."""
-    conv_bias: bool = True
-    """Bias in the short convolution."""
     A_init_range: tuple[float, float] = (1.0, 16.0)
     """Range of the decay rates A at initialisation."""
     A_init: Literal["uniform", "log_spaced"] = "uniform"
     """How A starts: drawn uniformly (published), or log-spaced over a layer's heads (the planted slow-decay regime)."""
-    dt_min: float = 0.001
-    """Lower end of the log-uniform step sizes at initialisation."""
-    dt_max: float = 0.1
-    """Upper end of the log-uniform step sizes at initialisation."""
-    dt_init_floor: float = 1e-4
-    """Floor of the step sizes at initialisation."""
     dt_limit: tuple[float, float] = (0.0, float("inf"))
     """Step sizes are clamped to this range."""
-
-    @property
-    def d_inner(self) -> int:
-        """Width of the mixer."""
-        return self.expand * self.d_model
 
     @property
     def nheads(self) -> int:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from everlong.errors import EverlongError
 from everlong.models.config import LanguageModelConfig
-from everlong.ops.backends import choose
+from everlong.ops.backends import Recurrence
 from everlong.state import LeafSpec, RecurrentState, StateSpec
 
 
@@ -134,7 +134,8 @@ class LanguageModel(nn.Module):
 
     def backend_in_use(self) -> str:
         """The name of the backend that serves this model where it is now, for records."""
-        return choose(self.backend, self.device, torch.promote_types(self.dtype, torch.float32))
+        recurrence = next(module for module in self.modules() if isinstance(module, Recurrence))
+        return recurrence.choose(self.device, torch.promote_types(self.dtype, torch.float32))
 
     def forward(
         self,

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from everlong.models._initialisation import draw_step_biases, start_projections
 from everlong.models.config import Mamba2Config
 from everlong.models.language_model import LanguageModel, RMSNorm
 from everlong.ops.backends import GatedLinearAttention
@@ -44,20 +45,16 @@ class Mamba2Mixer(nn.Module):
     def reset_parameters(self) -> None:
         """The published initialisation; A may be log-spaced over the heads instead of drawn."""
         config = self.config
-        log_min, log_max = math.log(config.dt_min), math.log(config.dt_max)
-        dt = torch.exp(log_min + torch.rand(config.nheads) * (log_max - log_min)).clamp(min=config.dt_init_floor)
+        biases = draw_step_biases(config.nheads, config)
         low, high = config.A_init_range
         if config.A_init == "uniform":
             rates = torch.empty(config.nheads).uniform_(low, high)
         else:
             rates = torch.logspace(math.log10(low), math.log10(high), config.nheads)
         with torch.no_grad():
-            self.dt_bias.copy_(dt + torch.log(-torch.expm1(-dt)))  # the inverse of softplus
+            self.dt_bias.copy_(biases)
             self.A_log.copy_(rates.log())
-            self.out_proj.weight.div_(math.sqrt(config.n_layer))
-            for projection in (self.in_proj, self.out_proj):
-                if projection.bias is not None:
-                    projection.bias.zero_()
+        start_projections(self.in_proj, self.out_proj, config.n_layer)
 
     def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
         """A matrix a head, and the convolution's last inputs (x, B and C before it)."""

@@ -1,32 +1,54 @@
-"""Published sizes by name, each with the context that it was trained at."""
+"""Published sizes by name, each with the context that it was trained at.
+
+``mamba-*`` and ``mamba2-*`` from 130m on are the official checkpoints of state-spaces; 45m, 85m and 125m are the models
+that Buitrago Ruiz & Gu (arXiv 2507.02782) trained from scratch, their sizes inferred from the names.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
-from everlong.models.config import LanguageModelConfig, Mamba2Config
+from everlong.models.config import LanguageModelConfig, Mamba1Config, Mamba2Config
+
+NEOX = 50277  # token ids of the GPT-NeoX-20B tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A published model: its configuration and its training context in tokens."""
+    """A published model: its configuration, and its training context in tokens or None where several were trained."""
 
     config: LanguageModelConfig
-    context: int
+    context: int | None
 
 
-def _official_mamba2(d_model: int, n_layer: int) -> Preset:
-    return Preset(config=Mamba2Config(vocab_size=50277, d_model=d_model, n_layer=n_layer), context=2048)
+def _mamba1(d_model: int, n_layer: int) -> Preset:
+    return Preset(config=Mamba1Config(vocab_size=NEOX, d_model=d_model, n_layer=n_layer), context=2048)
+
+
+def _mamba2(d_model: int, n_layer: int, context: int | None = 2048) -> Preset:
+    return Preset(config=Mamba2Config(vocab_size=NEOX, d_model=d_model, n_layer=n_layer), context=context)
 
 
 PRESETS: dict[str, Preset] = {
-    "mamba2-1.3b": _official_mamba2(2048, 48),
-    "mamba2-130m": _official_mamba2(768, 24),
-    "mamba2-370m": _official_mamba2(1024, 48),
-    "mamba2-780m": _official_mamba2(1536, 48),
+    "mamba-1.4b": _mamba1(2048, 48),
+    "mamba-130m": _mamba1(768, 24),
+    "mamba-2.8b": _mamba1(2560, 64),
+    "mamba-370m": _mamba1(1024, 48),
+    "mamba-790m": _mamba1(1536, 48),
+    "mamba2-1.3b": _mamba2(2048, 48),
+    "mamba2-125m": _mamba2(768, 24, context=None),  # Fig. 2: 1024, 2048 and 4096
+    "mamba2-130m": _mamba2(768, 24),
+    "mamba2-2.7b": _mamba2(2560, 64),
+    "mamba2-370m": _mamba2(1024, 48),
+    "mamba2-45m": _mamba2(512, 12, context=1024),  # Fig. 11
+    "mamba2-780m": _mamba2(1536, 48),
+    "mamba2-85m": _mamba2(768, 12, context=1024),  # Fig. 3
 }
 
 
 def published_context(name: str) -> int | None:
-    """The training context of the preset that a folder or hub id is named after, or None."""
-    preset: Any = PRESETS.get(name.rstrip("/").rsplit("/", 1)[-1])
+    """The training context of the preset that a folder or hub id is named after, or None.
+
+    The official checkpoints are also on the hub in transformers' format, as ``mamba-130m-hf``.
+    """
+    preset: Any = PRESETS.get(name.rstrip("/").rsplit("/", 1)[-1].removesuffix("-hf"))
     return preset.context if preset else None

@@ -1,8 +1,8 @@
 """Which backend of an op serves on this machine: the one place that knows what is installed and what each can do."""
 
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
+from typing import ClassVar
 
 import torch
 
@@ -17,6 +17,15 @@ GATED_LINEAR_ATTENTION = Registry(
         "reference": "everlong.ops.gated_linear_attention.reference:gated_linear_attention",
     },
 )
+SELECTIVE_SCAN = Registry(
+    "backend",
+    {
+        "chunked": "everlong.ops.selective_scan.chunked:selective_scan",
+        "reference": "everlong.ops.selective_scan.reference:selective_scan",
+    },
+)
+BACKENDS = tuple(sorted({*GATED_LINEAR_ATTENTION, *SELECTIVE_SCAN}))
+"""The names that some op has a backend of."""
 
 
 def why_not(backend: str, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -32,42 +41,66 @@ def why_not(backend: str, device: torch.device, dtype: torch.dtype) -> str | Non
     return None
 
 
-def choose(requested: str, device: torch.device, dtype: torch.dtype) -> str:
+def choose(requested: str, device: torch.device, dtype: torch.dtype, op: Registry | None = None) -> str:
     """The backend to use: ``requested``, or for "auto" the fastest that serves.
+
+    Args:
+        requested: "auto" or a backend's name.
+        device: where the state is.
+        dtype: the state's.
+        op: the backends of an op; None: those of any, before the op is known.
 
     Raises:
         EverlongError: the requested backend is unknown or cannot serve, with the reason.
     """
+    known = BACKENDS if op is None else tuple(op)
     if requested == "auto":
-        return "chunked" if why_not("cpu", device, dtype) else "cpu"
-    if requested not in GATED_LINEAR_ATTENTION:
-        raise EverlongError(f"unknown backend {requested!r}; known: auto, {', '.join(GATED_LINEAR_ATTENTION)}")
+        return next(name for name in ("cpu", "chunked") if name in known and not why_not(name, device, dtype))
+    if requested not in known:
+        raise EverlongError(f"unknown backend {requested!r}; known: auto, {', '.join(known)}")
     reason = why_not(requested, device, dtype)
     if reason:
         raise EverlongError(f"backend {requested!r} cannot serve here: {reason}; use --backend auto")
     return requested
 
 
-class GatedLinearAttention(torch.nn.Module):
+class Recurrence(torch.nn.Module):
     """The parameterless submodule ``recurrence`` through which a mixer calls its op: forward hooks can watch it.
 
-    Call it with named inputs (q, k, v, log_decay, initial_state, and optionally bonus and resets).
+    Call it with the op's named inputs; ``initial_state`` says where it runs.
     """
+
+    op: ClassVar[Registry]
 
     def __init__(self, backend: str = "auto"):
         super().__init__()
         self.backend = backend
 
+    def choose(self, device: torch.device, dtype: torch.dtype) -> str:
+        """The name of the backend that serves states of a device and dtype."""
+        return choose(self.backend, device, dtype, self.op)
+
     def forward(self, **inputs: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """See ``gated_linear_attention.reference``."""
+        """See ``reference.py`` of the op."""
         state = inputs["initial_state"]
         assert state is not None
-        op: Callable = GATED_LINEAR_ATTENTION[choose(self.backend, state.device, state.dtype)]
-        return op(**inputs)
+        return self.op[self.choose(state.device, state.dtype)](**inputs)
 
     def extra_repr(self) -> str:
         """Shown in the model's repr."""
         return f"backend={self.backend}"
+
+
+class GatedLinearAttention(Recurrence):
+    """Inputs q, k, v, log_decay, initial_state, and optionally bonus and resets."""
+
+    op = GATED_LINEAR_ATTENTION
+
+
+class SelectiveScan(Recurrence):
+    """Inputs x, dt, A, B, C, initial_state, and optionally resets."""
+
+    op = SELECTIVE_SCAN
 
 
 @cache

@@ -20,16 +20,16 @@ With a bonus the read-out at t sees S_{t-1}: q, o, dq and do are then taken at t
 stands apart.
 """
 
-import inspect
 import math
 from typing import Any, NamedTuple, no_type_check
 
 import llvmlite.binding
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from everlong.ops._cpu import compiled
 
 # A tile is TILE vectors of TILE floats: half of AVX-512's registers, which leaves room for q, k, v and sums.
 TILE = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f", False) else 8
@@ -65,17 +65,6 @@ class Space(NamedTuple):
     scale: Any  # the decay of the stored state on its way into a segment [K]
     ones: Any  # [L]
     none: Any  # [L, 0]
-
-
-def compiled(function: Any) -> Any:
-    """Numba's njit, kept on disk for later processes where any folder can be written to."""
-    # nothing that would let LLVM assume away a NaN or an infinity
-    function = inspect.unwrap(function)  # tests check types at run time by wrapping every function
-    options = {"nogil": True, "fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # "cannot cache function": neither this folder nor the user's cache is writable
-        return numba.njit(cache=False, **options)(function)
 
 
 @no_type_check

@@ -4,20 +4,16 @@ What is saved for the backward pass is the inputs. The kernels and their equatio
 do not depend on the number of threads: no sum crosses threads.
 """
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from everlong.ops._cpu import run_in_threads
 from everlong.ops.gated_linear_attention import _cpu_kernels
 
 ROWS_FOR_ALL = 32  # with fewer rows x groups than this, heads of a group are spread over threads and summed afterwards
-
-LITTLE = 1 << 21  # multiplications; a second thread takes longer to wake than to do fewer
 
 
 def gated_linear_attention(
@@ -76,28 +72,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _run(kernel: Any, units: int, inputs: tuple[Tensor, ...], *tensors: Tensor) -> None:
-    """Runs a kernel over its units, heads of rows, on as many threads as torch uses."""
+    """Runs a kernel over its units, heads of rows."""
     arrays = (tuple(x.detach().numpy() for x in inputs), *(x.numpy() for x in tensors))
     work = inputs[2].numel() * inputs[0].shape[3]  # B T H V K
-    threads = min(torch.get_num_threads(), units) if work > LITTLE else 1
-    pieces = min(units, 4 * threads) if threads > 1 else 1  # more than threads: a slow core takes fewer
-    bounds = iter([(n * units // pieces, (n + 1) * units // pieces) for n in range(pieces)])
-
-    def run() -> None:
-        for first, stop in bounds:  # one iterator for all threads
-            kernel(*arrays, first, stop)
-
-    helpers = [_pool(os.getpid()).submit(run) for _ in range(threads - 1)]
-    run()
-    for helper in helpers:
-        helper.result()
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Python's threads, one pool a process.
-
-    Not Numba's parallel loops: their OpenMP is another than torch's, so the idle threads of the one spin in the way of
-    the other's, and a process that has used it is ended when it forks.
-    """
-    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="gated_linear_attention")
+    run_in_threads(lambda first, stop: kernel(*arrays, first, stop), units, work)
