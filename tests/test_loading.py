@@ -184,7 +184,7 @@ def test_a_folder_without_a_configuration_or_without_weights(folder):
         ("[1, 2]", "holds a list, a JSON object is needed"),
         ("{}", "is of no known checkpoint format: everlong has"),
         (b"\xff\xfe{", "cannot be read"),
-        ('{"model_type": "llama"}', "model_type is 'llama'; known: mamba2"),
+        ('{"model_type": "llama"}', "model_type is 'llama'; known: falcon_mamba, mamba, mamba2"),
         ('{"format": "everlong-9"}', "format is 'everlong-9'; this version of Everlong reads 'everlong-1'"),
         ('{"format": "everlong-1", "architecture": "lstm"}', "unknown architecture 'lstm'; known: "),
         ('{"format": "everlong-1", "architecture": ["x"]}', "unknown architecture ['x']; known: "),
@@ -193,7 +193,10 @@ def test_a_folder_without_a_configuration_or_without_weights(folder):
         ('{"format": "everlong-1", "architecture": "mamba2", "model": {}}', "vocab_size is missing"),
         ('{"d_model": 16, "n_layer": 1, "ssm_cfg": {"layer": "Mamba2"}}', "vocab_size is missing"),
         ('{"d_model": 16, "n_layer": 1, "ssm_cfg": 3}', "ssm_cfg is 3; it must be an object"),
-        ('{"d_model": 16, "n_layer": 1, "vocab_size": 5, "ssm_cfg": {}}', "ssm_cfg.layer is 'Mamba1'; known: Mamba2"),
+        (
+            '{"d_model": 16, "n_layer": 1, "vocab_size": 5, "ssm_cfg": {"layer": "Mamba3"}}',
+            "ssm_cfg.layer is 'Mamba3'; known: Mamba1, Mamba2",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be_used(folder, content, message):

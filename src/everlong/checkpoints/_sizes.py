@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from everlong.errors import EverlongError
-from everlong.models.config import LanguageModelConfig, Mamba2Config
+from everlong.models.config import LanguageModelConfig, Mamba1Config, Mamba2Config
 
 Shapes = Mapping[str, tuple[int, ...]]
 Size = tuple[str, int, str, int]
@@ -15,6 +15,18 @@ Size = tuple[str, int, str, int]
 
 EMBEDDING = "backbone.embedding.weight"
 FIRST_MIXER = "backbone.layers.0.mixer."
+
+
+def _mamba1(config: Any, shapes: Shapes) -> Iterator[Size]:
+    assert isinstance(config, Mamba1Config)
+    decays, steps, convolution = (FIRST_MIXER + name for name in ("A_log", "dt_proj.weight", "conv1d.weight"))
+    if decays in shapes:
+        yield "expand", config.d_inner, decays, shapes[decays][0]
+        yield "d_state", config.d_state, decays, shapes[decays][-1]
+    if steps in shapes:
+        yield "dt_rank", config.time_step_rank, steps, shapes[steps][-1]
+    if convolution in shapes:
+        yield "d_conv", config.d_conv, convolution, shapes[convolution][-1]
 
 
 def _mamba2(config: Any, shapes: Shapes) -> Iterator[Size]:
@@ -29,7 +41,7 @@ def _mamba2(config: Any, shapes: Shapes) -> Iterator[Size]:
         yield "d_state", config.d_inner + 2 * config.ngroups * config.d_state, convolution, shapes[convolution][0]
 
 
-MIXER_SIZES: dict[str, Callable[[Any, Shapes], Iterator[Size]]] = {"mamba2": _mamba2}
+MIXER_SIZES: dict[str, Callable[[Any, Shapes], Iterator[Size]]] = {"mamba1": _mamba1, "mamba2": _mamba2}
 
 
 def check_sizes(
