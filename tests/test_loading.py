@@ -286,6 +286,31 @@ def test_a_size_that_contradicts_the_weights_is_named_with_both_numbers(folder, 
     assert str(path / "config.json") in found
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("expand", 4, "says expand 4, which makes 64, backbone.layers.0.mixer.A_log has 32"),
+        ("d_state", 8, "says d_state 8, backbone.layers.0.mixer.A_log has 16"),
+        ("dt_rank", 2, "says dt_rank 2, backbone.layers.0.mixer.dt_proj.weight has 1"),
+        ("d_conv", 3, "says d_conv 3, backbone.layers.0.mixer.conv1d.weight has 4"),
+        ("dt_rank", "much", "dt_rank is 'much'; it must be of type int, or auto"),
+        ("dt_rank", 0, "dt_rank is 0; it must be at least 1, or auto"),
+        ("dt_init", "ones", "dt_init is 'ones'; known: random, constant"),
+        ("headdim", 8, "ssm_cfg has headdim; known: "),
+    ],
+)
+def test_a_mamba_1_folder_that_contradicts_itself(tmp_path, field, value, message):
+    save(create("mamba1", vocab_size=32, d_model=16, n_layer=1), tmp_path / "model", format="state-spaces")
+    edit(tmp_path / "model", {field: value}, "ssm_cfg")
+    assert message in refusal(tmp_path / "model")
+
+
+def test_a_width_that_no_whole_expand_gives_is_refused(tmp_path):
+    save(create("mamba1", vocab_size=32, d_model=16, n_layer=1), tmp_path / "model", format="transformers")
+    edit(tmp_path / "model", {"intermediate_size": 40})
+    assert "intermediate_size is 40, but expand * hidden_size is 32" in refusal(tmp_path / "model")
+
+
 @every_format
 def test_missing_and_unexpected_tensors_are_named(folder, name):
     path = folder(name)

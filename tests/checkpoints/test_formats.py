@@ -1,8 +1,9 @@
 """Every format gives back what was put in, to the bit, with what the folder held beside it."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,8 +17,14 @@ from everlong.models.architectures import create
 every_format = pytest.mark.parametrize("name", list(FORMATS))
 
 
+def settings(model) -> dict[str, Any]:
+    """Of the configuration, what every format keeps: transformers has no padding of the vocabulary."""
+    return {k: v for k, v in asdict(model.config).items() if k not in ("vocab_size", "pad_vocab_size_multiple")}
+
+
 def same(model, other) -> None:
-    assert model.config.dt_limit == other.config.dt_limit
+    assert model.config.architecture == other.config.architecture
+    assert settings(model) == settings(other)
     for name, tensor in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor), name
     tokens = torch.arange(8).view(1, 8)
@@ -122,8 +129,8 @@ def test_shards_are_read_and_come_out_as_one_file(model, tmp_path, name, ending)
         open_model(folder, backend="chunked")
 
 
-def test_the_everlong_format_is_strict_json_with_the_tied_weight_once(model, tmp_path):
-    save(model, tmp_path / "m", context=64, tokenizer="bytes")
+def test_the_everlong_format_is_strict_json_with_the_tied_weight_once(mamba2, tmp_path):
+    save(mamba2, tmp_path / "m", context=64, tokenizer="bytes")
     text = (tmp_path / "m/config.json").read_text()
     config = json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
     assert {key: config[key] for key in ("format", "architecture", "context", "tokenizer")} == {
@@ -136,8 +143,8 @@ def test_the_everlong_format_is_strict_json_with_the_tied_weight_once(model, tmp
     assert "lm_head.weight" not in load_file(tmp_path / "m/model.safetensors")
 
 
-def test_state_spaces_has_exactly_the_keys_of_mamba_ssm(model, tmp_path):
-    save(model, tmp_path / "m", format="state-spaces")
+def test_state_spaces_has_exactly_the_keys_of_mamba_ssm(mamba2, tmp_path):
+    save(mamba2, tmp_path / "m", format="state-spaces")
     config = json.loads((tmp_path / "m/config.json").read_text())
     assert config == {
         "d_model": 16,
@@ -200,6 +207,59 @@ def test_the_published_configuration_of_state_spaces_is_read_and_kept(tmp_path):
     (folder / "config.json").write_text(json.dumps(older))
     save(open_model(folder, backend="chunked"), tmp_path / "older")
     assert json.loads((tmp_path / "older/config.json").read_text()) == older
+
+
+def test_the_published_configuration_of_mamba_1_is_read_and_kept(tmp_path):
+    """state-spaces/mamba-130m's config.json, word for word but for its sizes: it names no layer."""
+    published = {
+        "d_model": 16,
+        "n_layer": 2,
+        "vocab_size": 29,
+        "ssm_cfg": {},
+        "rms_norm": True,
+        "residual_in_fp32": True,
+        "fused_add_norm": True,
+        "pad_vocab_size_multiple": 8,
+    }
+    model = create("mamba1", vocab_size=29, d_model=16, n_layer=2, backend="chunked")
+    folder = tmp_path / "mamba-130m"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(published))
+    torch.save(dict(model.state_dict()), folder / "pytorch_model.bin")
+    opened = open_model(folder, backend="chunked")
+    assert (opened.format, opened.context, opened.tokenizer, opened.container) == ("state-spaces", 2048, None, "bin")
+    same(model, opened.model)
+    save(opened, tmp_path / "out")
+    assert json.loads((tmp_path / "out/config.json").read_text()) == published
+    mixer = ("A_log", "D", "in_proj.weight", "conv1d.weight", "conv1d.bias", "x_proj.weight", "dt_proj.weight")
+    mixer = (*mixer, "dt_proj.bias", "out_proj.weight")
+    layers = [f"backbone.layers.{n}.{k}" for n in range(2) for k in ("norm.weight", *(f"mixer.{m}" for m in mixer))]
+    names = {"backbone.embedding.weight", *layers, "backbone.norm_f.weight", "lm_head.weight"}
+    assert set(torch.load(tmp_path / "out/pytorch_model.bin", weights_only=True)) == names
+
+
+@pytest.mark.parametrize(("architecture", "layer"), [("mamba1", "Mamba1"), ("mamba2", "Mamba2")])
+def test_a_new_state_spaces_folder_names_its_layer(tmp_path, architecture, layer):
+    save(create(architecture, vocab_size=16, d_model=32, n_layer=1), tmp_path / "m", format="state-spaces")
+    assert json.loads((tmp_path / "m/config.json").read_text())["ssm_cfg"] == {"layer": layer}
+
+
+@pytest.mark.parametrize("name", ["everlong", "transformers"])
+def test_falcon_mamba_goes_where_its_norms_are_known(falcon_mamba, tmp_path, name):
+    save(falcon_mamba, tmp_path / "m", format=name)
+    same(falcon_mamba, open_model(tmp_path / "m", backend="chunked").model)
+    with pytest.raises(EverlongError, match="bcdt_rms is true; the state-spaces format has no norms on B, C and dt"):
+        save(falcon_mamba, tmp_path / "n", format="state-spaces")
+
+
+@pytest.mark.parametrize("first", list(FORMATS))
+@pytest.mark.parametrize("second", list(FORMATS))
+def test_from_format_to_format_no_bit_changes(model, tmp_path, first, second):
+    save(model, tmp_path / "a", format=first)
+    save(open_model(tmp_path / "a", backend="chunked"), tmp_path / "b", format=second)
+    opened = open_model(tmp_path / "b", backend="chunked")
+    assert opened.format == second
+    same(model, opened.model)
 
 
 @pytest.mark.parametrize("key", ["torch_dtype", "dtype"])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import MappingProxyType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from everlong.errors import EverlongError
 from everlong.models.architectures import CONFIGS, check_fields
@@ -53,9 +53,13 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         if value not in get_args(hint):
             raise EverlongError(f"{name} is {value!r}; known: {', '.join(map(str, get_args(hint)))}")
         return value
-    if get_origin(hint) is UnionType:  # a type, or else one of a few words
+    if get_origin(hint) in (Union, UnionType):  # a type, or else one of a few words
         kind, words = get_args(hint)
-        return value if value in get_args(words) else _convert(name, value, kind)
+        if type(value) is not kind and value not in get_args(words):
+            raise EverlongError(
+                f"{name} is {value!r}; it must be of type {kind.__name__}, or {', '.join(get_args(words))}"
+            )
+        return value
     if isinstance(value, dict) and set(value) == {"__float__"}:
         value = float(value["__float__"])
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
