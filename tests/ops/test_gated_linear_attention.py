@@ -12,21 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from everlong.ops.backends import GATED_LINEAR_ATTENTION, why_not
+from everlong.ops.backends import GATED_LINEAR_ATTENTION
 from everlong.ops.gated_linear_attention.chunked import gated_linear_attention as chunked
 from everlong.ops.gated_linear_attention.reference import gated_linear_attention as reference
 
-CPU = torch.device("cpu")
-BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5}
+from .contract import BOUNDS, Inputs, check, gradients_of, results, servers, strided
+
 BACKENDS = [
     pytest.param(name, dtype, id=f"{name}-{str(dtype).removeprefix('torch.')}")
-    for name in GATED_LINEAR_ATTENTION
     for dtype in BOUNDS
-    if why_not(name, CPU, dtype) is None
+    for name in servers(GATED_LINEAR_ATTENTION, dtype)
 ]
-FLOAT32 = [name for name in GATED_LINEAR_ATTENTION if why_not(name, CPU, torch.float32) is None]
-
-Inputs = dict[str, Tensor]
+FLOAT32 = servers(GATED_LINEAR_ATTENTION)
 
 
 def make(
@@ -66,27 +63,6 @@ def make(
         inputs["resets"][0, 0] = True  # a row that starts with a reset, and one that may not
         inputs["resets"][-1, length // 2 : length // 2 + 2] = True  # a document of one token
     return inputs
-
-
-def results(operation, inputs: Inputs, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """Outputs, the final state, and the gradients of all inputs under fixed random weights of both."""
-    leaves = {n: x if x.dtype == torch.bool else x.to(dtype, copy=True).requires_grad_() for n, x in inputs.items()}
-    outputs, state = operation(**leaves)
-    random = torch.Generator().manual_seed(1)
-    weights = [torch.randn(x.shape, generator=random).to(x.dtype) for x in (outputs, state)]
-    loss = (outputs * weights[0]).sum() + (state * weights[1]).sum()
-    floating = {n: x for n, x in leaves.items() if x.dtype != torch.bool}
-    gradients = torch.autograd.grad(loss, list(floating.values()))
-    named = {f"gradient of {n}": x for n, x in zip(floating, gradients, strict=True)}
-    return {"outputs": outputs.detach(), "final state": state.detach(), **named}
-
-
-def check(actual: dict[str, Tensor], exact: dict[str, Tensor], bound: float) -> None:
-    assert actual.keys() == exact.keys()
-    for name, x in actual.items():
-        assert x.shape == exact[name].shape, name
-        error = (x.double() - exact[name]).abs().max() / (1 + exact[name].abs().max())
-        assert error <= bound, f"{name}: error {error:.1e}, bound {bound:.0e}"  # a NaN fails too
 
 
 def slices(inputs: Inputs, start: int, stop: int) -> Inputs:
@@ -205,29 +181,15 @@ def test_rows_of_a_batch_do_not_meet(backend):
 @pytest.mark.parametrize("backend", FLOAT32)
 def test_a_loss_on_only_one_of_the_two_results_has_its_own_gradients(backend, part):
     inputs = make(bonus=True)
-
-    def gradients(operation, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        leaves = {n: x.to(dtype, copy=True).requires_grad_() for n, x in inputs.items()}
-        return torch.autograd.grad(
-            operation(**leaves)[part].square().sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
-        )
-
-    names = list(inputs)
-    actual, exact = gradients(GATED_LINEAR_ATTENTION[backend], torch.float32), gradients(reference, torch.float64)
-    check(dict(zip(names, actual, strict=True)), dict(zip(names, exact, strict=True)), 1e-5)
+    exact = gradients_of(reference, part, inputs, torch.float64)
+    check(gradients_of(GATED_LINEAR_ATTENTION[backend], part, inputs, torch.float32), exact, 1e-5)
 
 
 @pytest.mark.parametrize("backend", FLOAT32)
 def test_inputs_need_not_be_contiguous(backend):
     inputs = make(per_channel=True, bonus=True, resets=True)
-
-    def strided(**inputs: Tensor) -> tuple[Tensor, Tensor]:
-        turned = {n: x.transpose(0, -1).contiguous().transpose(0, -1) for n, x in inputs.items()}
-        assert not any(x.is_contiguous() for x in turned.values())
-        outputs, state = GATED_LINEAR_ATTENTION[backend](**turned)
-        return outputs.transpose(0, 1).contiguous().transpose(0, 1), state  # so that a strided gradient comes back
-
-    check(results(strided, inputs, torch.float32), results(reference, inputs), 1e-5)
+    operation = strided(GATED_LINEAR_ATTENTION[backend])
+    check(results(operation, inputs, torch.float32), results(reference, inputs), 1e-5)
 
 
 @pytest.mark.parametrize("form", ["plain", "bonus and resets"])
