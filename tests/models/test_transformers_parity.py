@@ -46,9 +46,7 @@ def mamba1(family: str, *, bcdt_rms: bool, tied: bool) -> Case:
 def mamba2(groups: int, *, tied: bool) -> Case:
     ours = {"headdim": 8, "d_state": 16, "ngroups": groups, "A_init_range": (0.02, 1.0)}
     theirs = {"num_heads": 8, "head_dim": 8, "state_size": 16, "n_groups": groups, "chunk_size": 16}
-    return Case(
-        family="Mamba2", theirs=theirs, architecture="mamba2", ours=ours, padded=48, chunks=True, tied=tied
-    )
+    return Case(family="Mamba2", theirs=theirs, architecture="mamba2", ours=ours, padded=48, chunks=True, tied=tied)
 
 
 CASES = [
@@ -143,9 +141,7 @@ def assert_same_state(state: RecurrentState, cache: Any) -> None:
     """Ours and their cache, whose heads are [V, K] where a state has heads, and whose windows are one token wider."""
     for index, layer in enumerate(cache.layers):
         ours, theirs = state.layer(index), layer.recurrent_states[0]
-        torch.testing.assert_close(
-            ours["recurrent"], theirs.transpose(-1, -2) if theirs.ndim == 4 else theirs, **CLOSE
-        )
+        torch.testing.assert_close(ours["recurrent"], theirs.transpose(-1, -2) if theirs.ndim == 4 else theirs, **CLOSE)
         torch.testing.assert_close(ours["convolution"], layer.conv_states[0][..., -3:].transpose(-1, -2), **CLOSE)
 
 

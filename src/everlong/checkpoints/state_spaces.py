@@ -111,7 +111,9 @@ class StateSpacesFormat(CheckpointFormat):
         if config.norm_epsilon != EPSILON:
             raise EverlongError(f"norm_epsilon is {config.norm_epsilon}; the state-spaces format has {EPSILON} only")
         if getattr(config, "bcdt_rms", False):
-            raise EverlongError("bcdt_rms is true; the state-spaces format has no norms on B, C and dt, transformers' has")
+            raise EverlongError(
+                "bcdt_rms is true; the state-spaces format has no norms on B, C and dt, transformers' has"
+            )
         layer = LAYERS[config.architecture]
         skeleton = {name: getattr(config, name) for name in SKELETON}
         if source:  # an older mamba_ssm may not know a key that the source leaves out

@@ -1,4 +1,4 @@
-"""The format of transformers' Mamba, FalconMamba and Mamba-2 (5.24), read and written without importing transformers."""
+"""The format of transformers' Mamba, FalconMamba and Mamba-2 (5.24); transformers itself is not imported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -21,6 +21,7 @@ SELECTIVE_SCAN = Registry(
     "backend",
     {
         "chunked": "everlong.ops.selective_scan.chunked:selective_scan",
+        "cpu": "everlong.ops.selective_scan.cpu:selective_scan",
         "reference": "everlong.ops.selective_scan.reference:selective_scan",
     },
 )

@@ -20,24 +20,19 @@ With a bonus the read-out at t sees S_{t-1}: q, o, dq and do are then taken at t
 stands apart.
 """
 
-import math
 from typing import Any, NamedTuple, no_type_check
 
-import llvmlite.binding
 import numpy as np
-from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
+from everlong.ops import _vectors
 from everlong.ops._cpu import compiled
+from everlong.ops._vectors import LOG2E, TILE, Vectors, vector_code
 
-# A tile is TILE vectors of TILE floats: half of AVX-512's registers, which leaves room for q, k, v and sums.
-TILE = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f", False) else 8
 SEGMENT = 64  # tokens at most: what a segment needs stays in the L1 and L2 caches
 FORWARDS, BACKWARDS = np.int64(1), np.int64(-1)  # of this type, so that Numba does not compile each apart
 LIMIT = 40.0  # exp(40) = 2e17: float32 has room for keys and values up to 1e21
-LOG2E = 1.0 / math.log(2.0)
-EXP2 = tuple(np.float32(math.log(2.0) ** n / math.factorial(n)) for n in range(8))  # 2^x for |x| <= 1/2 to 5e-9
+EXP2 = tuple(np.float32(factor) for factor in _vectors.EXP2)
 
 
 class Rows(NamedTuple):
@@ -75,7 +70,7 @@ def _make_tile(own: bool) -> Any:
         own: whether what is read includes the token's own write.
     """
 
-    @intrinsic
+    @vector_code
     def tile(typingctx, write, read, lanes, outputs, state, inward, outward, fresh, count):
         """Runs ``count`` tokens.
 
@@ -84,60 +79,26 @@ def _make_tile(own: bool) -> Any:
         """
 
         def generate(context, builder, signature, arguments):
-            vector = ir.VectorType(ir.FloatType(), TILE)
-            undefined, zeros = ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0.0] * TILE)
-
-            def integer(value):
-                return ir.Constant(context.get_value_type(types.intp), value)
-
-            def pointer(kind, value):
-                return context.make_array(kind)(context, builder, value).data
-
-            def matrix(kind, value):
-                array, start, step = cgutils.unpack_tuple(builder, value)
-                return builder.gep(pointer(kind[0], array), [start]), step
-
-            def address(place, i, j=0):
-                return builder.gep(place[0], [builder.add(builder.mul(i, place[1]), integer(j))])
-
-            def load(place, i):
-                return builder.load(builder.bitcast(address(place, i), vector.as_pointer()), align=4)
-
-            def store(value, place, i):
-                builder.store(value, builder.bitcast(address(place, i), vector.as_pointer()), align=4)
-
-            def spread(place, i, j=0):  # one float to all lanes
-                one = builder.insert_element(
-                    undefined, builder.load(address(place, i, j)), ir.Constant(ir.IntType(32), 0)
-                )
-                return builder.shuffle_vector(
-                    one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), TILE), [0] * TILE)
-                )
-
-            def multiply_add(a, b, c):  # fused where the machine can
-                return builder.fadd(builder.fmul(a, b, flags=["contract"]), c, flags=["contract"])
-
+            vectors = Vectors(context, builder)
             kinds = signature.args
-            writes, reads, values, sums, rows = (matrix(kinds[n], arguments[n]) for n in range(5))
-            weights_in, weights_out = ((pointer(kinds[n], arguments[n]), integer(1)) for n in (5, 6))
+            writes, reads, values, sums, rows = (vectors.place(kinds[n], arguments[n]) for n in range(5))
+            one = vectors.integer(1)
+            weights_in, weights_out = ((vectors.pointer(kinds[n], arguments[n]), one) for n in (5, 6))
             fresh, count = arguments[7:]
-            tile = [cgutils.alloca_once(builder, vector) for _ in range(TILE)]
-            for r, row in enumerate(tile):
-                builder.store(load(rows, integer(r)), row)
+            tile = vectors.registers(rows)
             with cgutils.for_range(builder, count) as loop:
-                value = builder.fmul(load(values, loop.index), spread(weights_in, loop.index))
-                parts = [zeros] * 4  # four chains of additions: one would wait for itself
+                value = builder.fmul(vectors.load(values, loop.index), vectors.spread(weights_in, loop.index))
+                parts = [vectors.zeros] * 4  # four chains of additions: one would wait for itself
                 for r, row in enumerate(tile):
                     before_write = builder.load(row)
-                    element = multiply_add(spread(writes, loop.index, r), value, before_write)
+                    element = vectors.multiply_add(vectors.spread(writes, loop.index, r), value, before_write)
                     builder.store(element, row)
                     met = element if own else before_write
-                    parts[r % 4] = multiply_add(spread(reads, loop.index, r), met, parts[r % 4])
-                total = builder.fadd(builder.fadd(parts[0], parts[1]), builder.fadd(parts[2], parts[3]))
-                before = builder.select(fresh, zeros, load(sums, loop.index))
-                store(multiply_add(total, spread(weights_out, loop.index), before), sums, loop.index)
-            for r, row in enumerate(tile):
-                store(builder.load(row), rows, integer(r))
+                    parts[r % 4] = vectors.multiply_add(vectors.spread(reads, loop.index, r), met, parts[r % 4])
+                before = builder.select(fresh, vectors.zeros, vectors.load(sums, loop.index))
+                weight = vectors.spread(weights_out, loop.index)
+                vectors.store(vectors.multiply_add(vectors.add_up(parts), weight, before), sums, loop.index)
+            vectors.put_back(tile, rows)
             return context.get_dummy_value()
 
         return types.void(write, read, lanes, outputs, state, inward, outward, fresh, count), generate
