@@ -11,13 +11,17 @@ from everlong.registry import Registry
 ARCHITECTURES = Registry(
     "architecture",
     {
+        "gla": "everlong.models.gla:GLA",
         "mamba2": "everlong.models.mamba2:Mamba2",
+        "rwkv6": "everlong.models.rwkv6:RWKV6",
     },
 )
 CONFIGS = Registry(
     "architecture",
     {
+        "gla": "everlong.models.config:GLAConfig",
         "mamba2": "everlong.models.config:Mamba2Config",
+        "rwkv6": "everlong.models.config:RWKV6Config",
     },
 )
 
