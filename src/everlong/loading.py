@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 
 from everlong.checkpoints._checkpoint import Checkpoint, Placement, first_line, read_json
+from everlong.checkpoints._file_format import FileFormat
 from everlong.checkpoints._hub import fetch, is_hub_id
 from everlong.checkpoints._weights import is_weights_file, read_weights
-from everlong.checkpoints._file_format import FileFormat
 from everlong.checkpoints.formats import FORMATS, recognise, recognise_file
 from everlong.errors import EverlongError
 from everlong.models.language_model import LanguageModel
@@ -164,7 +164,9 @@ def _locate(request: str | Path) -> tuple[Path, Path | None, str]:
         return path, None, path.resolve().name
     if path.is_file():
         if not is_weights_file(path) and path.suffix != ".json":
-            raise EverlongError(f"{path} is no model; give its folder, its config.json, or a .safetensors, .bin or .pth file")
+            raise EverlongError(
+                f"{path} is no model; give its folder, its config.json, or a .safetensors, .bin or .pth file"
+            )
         shard = path.suffix == ".json" or "-of-" in path.stem
         return path.parent, None if shard else path, path.resolve().parent.name
     if is_hub_id(str(request)):

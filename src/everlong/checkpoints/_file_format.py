@@ -12,7 +12,7 @@ from everlong.models.language_model import LanguageModel
 
 
 class FileFormat(ABC):
-    """One format. The model's training context is in everlong.json beside the file, or in the file's name (-ctx4096)."""
+    """One format. The training context is in everlong.json beside the file, or in the file's name (-ctx4096)."""
 
     name: ClassVar[str]
     writable: ClassVar[bool] = True

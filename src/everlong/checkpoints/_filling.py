@@ -25,7 +25,7 @@ def fill_model(
     ours: Callable[[str], str],
     theirs: Callable[[str], str],
     config_name: str | None = None,
-    asked_by: str = "its config.json",
+    demand: tuple[str, str] = ("its config.json asks for", "its config.json has no place for"),
 ) -> LanguageModel:
     """A model that holds copies of the weights; the global random state is not touched.
 
@@ -37,7 +37,7 @@ def fill_model(
         ours: the file's tensor names -> ours.
         theirs: our tensor names -> the file's.
         config_name: where the configuration was read, for messages; None: config.json beside the weights.
-        asked_by: what asks for tensors, for messages.
+        demand: what is said of missing and of unexpected tensors.
 
     Raises:
         EverlongError: sizes contradict each other (both are named), a tensor is missing, unexpected, not floating or
@@ -56,7 +56,7 @@ def fill_model(
             raise EverlongError(
                 f"{config_name} says {field('tie_embeddings')} true, but {theirs(HEAD)} and {theirs(EMBEDDING)} differ"
             )
-    _check_names(wanted, tensors, weights, theirs, asked_by)
+    _check_names(wanted, tensors, weights, theirs, demand)
     loaded = {}
     for name, shape in wanted.items():
         tensor = tensors[name]
@@ -78,12 +78,12 @@ def _check_names(
     tensors: Mapping[str, Tensor],
     weights: Weights,
     theirs: Callable[[str], str],
-    asked_by: str,
+    demand: tuple[str, str],
 ) -> None:
     for what, names in (("lacks", sorted(set(wanted) - set(tensors))), ("has", sorted(set(tensors) - set(wanted)))):
         if names:
             shown = ", ".join(theirs(name) for name in names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))
-            why = f"which {asked_by} " + ("asks for" if what == "lacks" else "has no place for")
+            why = f"which {demand[0] if what == 'lacks' else demand[1]}"
             raise EverlongError(f"{weights.path} {what} {shown}, {why}")
 
 

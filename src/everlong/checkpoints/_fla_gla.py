@@ -49,7 +49,7 @@ def restate(config: GLAConfig, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def inward(tensors: Mapping[str, Tensor], config: GLAConfig) -> dict[str, Tensor]:
-    """Nothing is turned. (Without fuse_norm the norm is called g_norm, our own name, which no prefix has touched.)"""
+    """Nothing is turned: where fuse_norm is false the norm is called g_norm, which is our own name."""
     return dict(tensors)
 
 

@@ -34,7 +34,7 @@ NAMES = NameTable(
 )
 EPSILON, GROUP_EPSILON = 1e-5, 64e-5
 VECTORS = (*(f"time_maa_{which}" for which in "xwkvrg"), "time_decay")  # stored as [1, 1, C]
-OTHERS = {"blocks.0.att.x_r": "RWKV-7", "blocks.0.att.time_mix_k": "RWKV-4 or RWKV-5"}
+OTHERS = {"blocks.0.att.a0": "RWKV-7", "blocks.0.att.time_mix_k": "RWKV-4 or RWKV-5"}
 
 
 class RWKVFormat(FileFormat):
@@ -90,7 +90,7 @@ def build(tensors: Mapping[str, Tensor], path: Path, placement: Placement) -> La
         ours=lambda name: name,
         theirs=NAMES.theirs,
         config_name=f"{path}: what its first tensors say",
-        asked_by="its other tensors",
+        demand=("its other tensors ask for", "an RWKV-6 model has no place for"),
     )
 
 

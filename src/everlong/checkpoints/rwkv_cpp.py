@@ -7,11 +7,12 @@ and type, int32 sizes with the fastest axis first, the key, the data. Quantised 
     Q5_1   fp16 d, fp16 m, fifth bits, nibbles as in Q5_0           value = q d + m
     Q8_0   fp16 d, 32 int8                                          value = q d
 
-The low nibbles are the first 16 values of a block, the high ones the last 16. Its converter transposes the low-rank maps
-(python/convert_pytorch_to_ggml.py).
+The low nibbles are the first 16 values of a block, the high ones the last 16. rwkv.cpp's converter transposes the
+low-rank maps (python/convert_pytorch_to_ggml.py).
 """
 
 import math
+import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,10 +70,8 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
         EverlongError: the file is torn, or of a type or version that is not read.
     """
     try:
-        content = memoryview(path.read_bytes())
-    except OSError as error:
-        raise EverlongError(f"{path} cannot be read: {first_line(error)}") from error
-    try:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         version = struct.unpack_from("<i", content, 4)[0]
         if version not in VERSIONS:
             raise EverlongError(f"{path} has version {version} of rwkv.cpp's format; known: 100, 101")
@@ -80,8 +79,10 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
         while position < len(content):
             axes, key_length, kind = struct.unpack_from("<3i", content, position)
             sizes = struct.unpack_from(f"<{axes}i", content, position + 12)
+            if not 1 <= axes <= 3 or key_length < 1 or min(sizes) < 1:
+                raise ValueError(f"a tensor of sizes {list(sizes)}, its name {key_length} bytes long")
             position += 12 + 4 * axes
-            name = bytes(content[position : position + key_length]).decode("utf-8")
+            name = content[position : position + key_length].decode("utf-8")
             position += key_length
             kind = TYPES.get(kind, f"type {kind}")
             if kind not in BLOCKS or (version == VERSIONS[0] and BLOCKS[kind][1] > 1):
@@ -92,7 +93,7 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
             blocks = np.frombuffer(content, layout, count // size, position)
             position += blocks.nbytes
             yield name, torch.from_numpy(_values(blocks, kind)).view(*reversed(sizes))
-    except (struct.error, UnicodeDecodeError, ValueError, RuntimeError) as error:
+    except (OSError, struct.error, ValueError, RuntimeError) as error:
         raise EverlongError(f"{path} is torn or no rwkv.cpp file: {first_line(error)}") from error
 
 

@@ -39,3 +39,6 @@ class LayerNorm(nn.Module):
         grouped = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (self.groups, -1))
         normed = F.layer_norm(grouped, grouped.shape[-1:], eps=self.epsilon).flatten(-2)
         return normed.to(self.weight.dtype) * self.weight + self.bias
+
+
+Norm = RMSNorm | LayerNorm

@@ -60,11 +60,9 @@ class GLAMixer(nn.Module):
         heads, final = self.config.num_heads, {}
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
         if self.config.use_short_conv:
-            filters = [self.get_submodule(f"{name}_conv1d").get_parameter("weight") for name in "qkv"]
-            inputs, state_before = torch.cat([q, k, v], dim=-1), state["convolution"]
-            mixed, final["convolution"] = short_convolution(
-                inputs, torch.cat(filters), None, state_before, resets=resets
-            )
+            filters = torch.cat([*(self.get_parameter(f"{name}_conv1d.weight") for name in "qkv")])
+            inputs = torch.cat([q, k, v], dim=-1)
+            mixed, final["convolution"] = short_convolution(inputs, filters, None, state["convolution"], resets=resets)
             q, k, v = F.silu(mixed).split([q.shape[-1], k.shape[-1], v.shape[-1]], dim=-1)
         gate_logits = self.gk_proj(x).to(state["recurrent"].dtype)
         log_decay = F.logsigmoid(gate_logits) / self.config.gate_logit_normalizer

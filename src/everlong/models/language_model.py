@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from everlong.errors import EverlongError
-from everlong.models._norms import LayerNorm, RMSNorm
+from everlong.models._norms import Norm, RMSNorm
 from everlong.models.config import LanguageModelConfig
 from everlong.ops.backends import choose
 from everlong.state import LeafSpec, RecurrentState, StateSpec
@@ -49,13 +49,13 @@ class LanguageModelOutput:
 class Block(nn.Module):
     """x + mixer(norm(x)), and where the architecture has a second part, x + mlp(norm2(x)) after it."""
 
-    def __init__(self, norm: Callable[[], nn.Module], mixer: Mixer, mlp: Mixer | None):
+    def __init__(self, norm: Callable[[], Norm], mixer: Mixer, mlp: Mixer | None):
         super().__init__()
         self.norm, self.mixer = norm(), mixer
         self.norm2, self.mlp = (norm(), mlp) if mlp else (None, None)
 
     @property
-    def parts(self) -> list[tuple[nn.Module, Mixer]]:
+    def parts(self) -> list[tuple[Norm, Mixer]]:
         """Norm and function of each residual step."""
         first = (self.norm, self.mixer)
         return [first, (self.norm2, self.mlp)] if self.norm2 and self.mlp else [first]
@@ -81,7 +81,7 @@ class Backbone(nn.Module):
         self,
         config: LanguageModelConfig,
         block: Callable[[int], Block],
-        norm: Callable[[], nn.Module],
+        norm: Callable[[], Norm],
         embedding_norm: bool,
     ):
         super().__init__()
@@ -115,14 +115,14 @@ class LanguageModel(nn.Module):
         *,
         backend: str,
         mlp: Callable[[int], Mixer] | None = None,
-        norm: type[RMSNorm] | type[LayerNorm] = RMSNorm,
+        norm: type[Norm] = RMSNorm,
         embedding_norm: bool = False,
     ):
         super().__init__()
         self.config = config
         self.backend = backend
 
-        def new_norm() -> nn.Module:
+        def new_norm() -> Norm:
             return norm(config.d_model, epsilon=config.norm_epsilon)
 
         def block(layer: int) -> Block:

@@ -92,9 +92,7 @@ class TimeMix(nn.Module):
         """The inputs of the decay, key, value, receptance and gate, each [B, T, C]."""
         fixed = (self.time_maa_w, self.time_maa_k, self.time_maa_v, self.time_maa_r, self.time_maa_g)
         mixed = torch.tanh((x + difference * self.time_maa_x) @ self.time_maa_w1).unflatten(-1, (5, -1))
-        return tuple(
-            x + difference * (weight + mixed[:, :, i] @ self.time_maa_w2[i]) for i, weight in enumerate(fixed)
-        )
+        return tuple(x + difference * (weight + mixed[:, :, i] @ self.time_maa_w2[i]) for i, weight in enumerate(fixed))
 
     def forward(
         self, x: Float[Tensor, "B T C"], state: dict[str, Tensor], resets: Bool[Tensor, "B T"] | None
