@@ -60,7 +60,7 @@ class GLAMixer(nn.Module):
         heads, final = self.config.num_heads, {}
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
         if self.config.use_short_conv:
-            filters = torch.cat([*(self.get_parameter(f"{name}_conv1d.weight") for name in "qkv")])
+            filters = torch.cat(tuple(self.get_parameter(f"{name}_conv1d.weight") for name in "qkv"))
             inputs = torch.cat([q, k, v], dim=-1)
             mixed, final["convolution"] = short_convolution(inputs, filters, None, state["convolution"], resets=resets)
             q, k, v = F.silu(mixed).split([q.shape[-1], k.shape[-1], v.shape[-1]], dim=-1)
