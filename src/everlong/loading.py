@@ -5,9 +5,10 @@ from pathlib import Path
 import torch
 
 from everlong.checkpoints._checkpoint import Checkpoint, Placement, first_line, read_json
+from everlong.checkpoints._file_format import FileFormat
 from everlong.checkpoints._hub import fetch, is_hub_id
 from everlong.checkpoints._weights import is_weights_file, read_weights
-from everlong.checkpoints.formats import FORMATS, recognise
+from everlong.checkpoints.formats import FORMATS, recognise, recognise_file
 from everlong.errors import EverlongError
 from everlong.models.language_model import LanguageModel
 from everlong.models.presets import published_context
@@ -26,8 +27,9 @@ def open_model(
     """Opens a model.
 
     Args:
-        request: a folder with config.json and weights, a file inside one (a weights file is then the one read), or
-            ``owner/name`` on the hub where no such path exists.
+        request: a folder with config.json and weights, a file inside one (a weights file is then the one read), a model
+            in one file (RWKV's .pth or .bin) or the folder that holds it, or ``owner/name`` on the hub where no such
+            path exists.
         backend: which backend the recurrences take.
         device: where the model goes; None: the CPU.
         dtype: float32, bfloat16, float16 or float64; None: float32, whatever the file holds.
@@ -39,6 +41,9 @@ def open_model(
         EverlongError: anything is missing, torn, unknown or contradictory; one line that names it.
     """
     placement = _placement(backend, device, dtype)
+    single = _single_file(Path(request).expanduser())
+    if single is not None:
+        return _open_file(*single, placement)
     folder, preferred, name = _locate(request)
     config_path = folder / "config.json"
     if not config_path.is_file():
@@ -87,13 +92,15 @@ def save(
         folder: the target; must not exist.
         source: the checkpoint that the model came from: its format, container, unknown configuration keys and other
             small files are kept, and its context and tokenizer stand where none are given.
-        format: a name from ``FORMATS``; None: the source's, or Everlong's own.
+        format: a name from ``FORMATS``; None: the source's, or Everlong's own where that is read only.
         context: the training length in tokens.
         tokenizer: the tokenizer's name.
     """
     if isinstance(model, Checkpoint):
         source, model = source or model, model.model
-    writer = FORMATS[format or (source.format if source else "everlong")]()
+    if format is None:
+        format = source.format if source and getattr(FORMATS[source.format], "writable", True) else "everlong"
+    writer = FORMATS[format]()
     if source is not None:
         context = source.context if context is None else context
         tokenizer = source.tokenizer if tokenizer is None else tokenizer
@@ -120,6 +127,36 @@ def _placement(backend: str, device: str | torch.device | None, dtype: str | tor
     return Placement(backend=backend, device=place, dtype=parsed)
 
 
+def _single_file(path: Path) -> tuple[Path, FileFormat, bool] | None:
+    """The model of one file that a path means, its format, and whether the path is that of its folder."""
+    if path.is_file():
+        candidates = [path]
+    elif path.is_dir() and not (path / "config.json").exists():
+        candidates = [file for file in sorted(path.iterdir()) if file.is_file()]
+    else:
+        return None
+    found = [(file, format_) for file in candidates if (format_ := recognise_file(file))]
+    if len(found) > 1:
+        raise EverlongError(f"{path} holds several models: {', '.join(file.name for file, _ in found)}; give one file")
+    return (*found[0], path.is_dir()) if found else None
+
+
+def _open_file(file: Path, format_: FileFormat, by_folder: bool, placement: Placement) -> Checkpoint:
+    context, tokenizer = format_.read_settings(file)
+    name = file.resolve().parent.name if by_folder else file.stem
+    return Checkpoint(
+        model=format_.read(file, placement),
+        format=format_.name,
+        context=context if context is not None else published_context(name),
+        tokenizer=tokenizer,
+        folder=file.parent,
+        name=name,
+        config={},
+        container="pth",
+        file=None if by_folder else file,
+    )
+
+
 def _locate(request: str | Path) -> tuple[Path, Path | None, str]:
     """The folder, the weights file asked for or None, and the model's name."""
     path = Path(request).expanduser()
@@ -127,7 +164,9 @@ def _locate(request: str | Path) -> tuple[Path, Path | None, str]:
         return path, None, path.resolve().name
     if path.is_file():
         if not is_weights_file(path) and path.suffix != ".json":
-            raise EverlongError(f"{path} is no model; give its folder, its config.json, or a .safetensors or .bin file")
+            raise EverlongError(
+                f"{path} is no model; give its folder, its config.json, or a .safetensors, .bin or .pth file"
+            )
         shard = path.suffix == ".json" or "-of-" in path.stem
         return path.parent, None if shard else path, path.resolve().parent.name
     if is_hub_id(str(request)):

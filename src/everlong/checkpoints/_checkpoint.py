@@ -11,7 +11,7 @@ import torch
 from everlong.errors import EverlongError
 from everlong.models.language_model import LanguageModel
 
-Container = Literal["safetensors", "bin"]
+Container = Literal["safetensors", "bin", "pth"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,13 @@ class Checkpoint:
     """config.json as it was read; keys that Everlong does not know are written back."""
     container: Container
     """What the weights were stored in."""
+    file: Path | None = None
+    """The file that was asked for, where the format is one of single files: its neighbours are no part of the model."""
+
+    @property
+    def own_folder(self) -> Path | None:
+        """The folder, where its other small files belong to the model."""
+        return None if self.file else self.folder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,8 @@ def fill_model(
     field: Callable[[str], str],
     ours: Callable[[str], str],
     theirs: Callable[[str], str],
+    config_name: str | None = None,
+    demand: tuple[str, str] = ("its config.json asks for", "its config.json has no place for"),
 ) -> LanguageModel:
     """A model that holds copies of the weights; the global random state is not touched.
 
@@ -34,13 +36,15 @@ def fill_model(
         field: our configuration fields -> the file's, for messages.
         ours: the file's tensor names -> ours.
         theirs: our tensor names -> the file's.
+        config_name: where the configuration was read, for messages; None: config.json beside the weights.
+        demand: what is said of missing and of unexpected tensors.
 
     Raises:
         EverlongError: sizes contradict each other (both are named), a tensor is missing, unexpected, not floating or
             not finite.
     """
     tensors = {ours(name): tensor for name, tensor in weights.tensors.items()}
-    config_name = str(weights.path.parent / "config.json")
+    config_name = config_name or str(weights.path.parent / "config.json")
     check_sizes(config, tensors, config_name=config_name, field=field, tensor=theirs)
     with torch.device("meta"):
         model = ARCHITECTURES[config.architecture](config, backend=placement.backend)
@@ -52,7 +56,7 @@ def fill_model(
             raise EverlongError(
                 f"{config_name} says {field('tie_embeddings')} true, but {theirs(HEAD)} and {theirs(EMBEDDING)} differ"
             )
-    _check_names(wanted, tensors, weights, theirs)
+    _check_names(wanted, tensors, weights, theirs, demand)
     loaded = {}
     for name, shape in wanted.items():
         tensor = tensors[name]
@@ -70,12 +74,16 @@ def fill_model(
 
 
 def _check_names(
-    wanted: Mapping[str, object], tensors: Mapping[str, Tensor], weights: Weights, theirs: Callable[[str], str]
+    wanted: Mapping[str, object],
+    tensors: Mapping[str, Tensor],
+    weights: Weights,
+    theirs: Callable[[str], str],
+    demand: tuple[str, str],
 ) -> None:
     for what, names in (("lacks", sorted(set(wanted) - set(tensors))), ("has", sorted(set(tensors) - set(wanted)))):
         if names:
             shown = ", ".join(theirs(name) for name in names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))
-            why = "which its config.json asks for" if what == "lacks" else "which its config.json has no place for"
+            why = f"which {demand[0] if what == 'lacks' else demand[1]}"
             raise EverlongError(f"{weights.path} {what} {shown}, {why}")
 
 

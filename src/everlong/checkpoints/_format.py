@@ -97,7 +97,7 @@ class CheckpointFormat(ABC):
             json_files=files,
             tensors=self.tensors(model),
             container=source.container if source and same else self.default_container,
-            copy_from=source.folder if source else None,
+            copy_from=source.own_folder if source else None,
         )
 
     def sidecar(self, context: int | None, tokenizer: str | None) -> dict[str, dict[str, Any]]:

@@ -32,7 +32,7 @@ class Weights:
 
 def is_weights_file(path: Path) -> bool:
     """Whether a file's name says that it holds weights."""
-    return path.suffix in (".safetensors", ".bin")
+    return path.suffix in (".safetensors", ".bin", ".pth")
 
 
 def read_weights(folder: Path, preferred: Path | None = None) -> Weights:

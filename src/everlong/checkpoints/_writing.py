@@ -17,6 +17,7 @@ from torch import Tensor
 from everlong.checkpoints._checkpoint import Container, first_line
 from everlong.errors import EverlongError, RunStopped
 
+PICKLED = {"bin": "pytorch_model.bin", "pth": "model.pth"}
 LARGEST_COPIED = 64 * 2**20
 WEIGHTS_SUFFIXES = {".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".pt", ".pth", ".safetensors"}
 NOT_COPIED = {"config.json", "everlong.json", "readme.md", "trainer_state.json"}  # a model card speaks of another model
@@ -65,7 +66,7 @@ def write_folder(
             save_file(_apart(plain), str(folder / "model.safetensors"), metadata={"format": "pt"})
         else:
             plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-            with (folder / "pytorch_model.bin").open("wb") as file:
+            with (folder / PICKLED[container]).open("wb") as file:
                 torch.save(plain, file)
 
 

@@ -1,9 +1,10 @@
-"""The registry of checkpoint formats, and which of them a config.json is of."""
+"""The registry of checkpoint formats, and which of them a config.json or a file is of."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from everlong.checkpoints._file_format import FileFormat
 from everlong.checkpoints._format import CheckpointFormat
 from everlong.errors import EverlongError
 from everlong.registry import Registry
@@ -12,6 +13,9 @@ FORMATS = Registry(
     "checkpoint format",
     {
         "everlong": "everlong.checkpoints.everlong:EverlongFormat",
+        "fla": "everlong.checkpoints.fla:FlaFormat",
+        "rwkv": "everlong.checkpoints.rwkv:RWKVFormat",
+        "rwkv.cpp": "everlong.checkpoints.rwkv_cpp:RWKVCppFormat",
         "state-spaces": "everlong.checkpoints.state_spaces:StateSpacesFormat",
         "transformers": "everlong.checkpoints.transformers:TransformersFormat",
     },
@@ -24,9 +28,15 @@ def recognise(config: Mapping[str, Any], path: Path) -> CheckpointFormat:
     Raises:
         EverlongError: it is of none; the known ones are listed with what shows them.
     """
-    formats: list[CheckpointFormat] = [kind() for kind in FORMATS.values()]
+    formats: list[CheckpointFormat] = [kind() for kind in FORMATS.values() if issubclass(kind, CheckpointFormat)]
     for each in formats:
         if each.recognises(config):
             return each
     known = "; ".join(f"{each.name} has {each.signature}" for each in formats)
     raise EverlongError(f"{path} is of no known checkpoint format: {known}")
+
+
+def recognise_file(path: Path) -> FileFormat | None:
+    """The format of single files that a file is of, or None."""
+    formats: list[FileFormat] = [kind() for kind in FORMATS.values() if issubclass(kind, FileFormat)]
+    return next((each for each in formats if each.recognises(path)), None)

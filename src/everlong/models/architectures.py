@@ -11,15 +11,19 @@ from everlong.registry import Registry
 ARCHITECTURES = Registry(
     "architecture",
     {
+        "gla": "everlong.models.gla:GLA",
         "mamba1": "everlong.models.mamba1:Mamba1",
         "mamba2": "everlong.models.mamba2:Mamba2",
+        "rwkv6": "everlong.models.rwkv6:RWKV6",
     },
 )
 CONFIGS = Registry(
     "architecture",
     {
+        "gla": "everlong.models.config:GLAConfig",
         "mamba1": "everlong.models.config:Mamba1Config",
         "mamba2": "everlong.models.config:Mamba2Config",
+        "rwkv6": "everlong.models.config:RWKV6Config",
     },
 )
 

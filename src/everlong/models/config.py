@@ -21,7 +21,7 @@ class LanguageModelConfig:
     n_layer: int = 24
     """Number of blocks."""
     norm_epsilon: float = 1e-5
-    """Added to the mean square in RMSNorm."""
+    """Added to the mean square in RMSNorm (the variance in LayerNorm)."""
     residual_in_fp32: bool = True
     """The residual stream is float32 in a model of lower precision."""
     tie_embeddings: bool = True
@@ -127,3 +127,118 @@ class Mamba2Config(MambaConfig):
             raise EverlongError(f"ngroups {self.ngroups} does not divide the {self.nheads} heads")
         if not 0 < self.A_init_range[0] <= self.A_init_range[1]:
             raise EverlongError(f"A_init_range is {self.A_init_range}; both ends must be positive and in order")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLAConfig(LanguageModelConfig):
+    """Gated linear attention (Yang et al. 2024, arXiv 2312.06635), as in flash-linear-attention's GLAConfig."""
+
+    architecture: ClassVar[str] = "gla"
+
+    pad_vocab_size_multiple: int = 1
+    """The embedding is not padded."""
+    norm_epsilon: float = 1e-6
+    """Added to the mean square in RMSNorm."""
+    tie_embeddings: bool = False
+    """The head has its own matrix."""
+    expand_k: float = 0.5
+    """Width of the keys over d_model."""
+    expand_v: float = 1.0
+    """Width of the values over d_model."""
+    num_heads: int = 4
+    """Number of heads."""
+    gate_low_rank_dim: int = 16
+    """Rank of the map to the decays."""
+    gate_logit_normalizer: float = 16.0
+    """Log-decays are divided by this."""
+    use_short_conv: bool = False
+    """Short convolutions, then silu, on queries, keys and values."""
+    conv_size: int = 4
+    """Taps of the short convolutions; their state holds conv_size - 1 inputs."""
+    hidden_ratio: float = 4.0
+    """Size of the MLP, see intermediate_size."""
+    intermediate_size: int = 0
+    """Width of the MLP; 0: two thirds of hidden_ratio * d_model, rounded up to a multiple of 256."""
+
+    @property
+    def key_width(self) -> int:
+        """Keys of all heads."""
+        return round(self.expand_k * self.d_model)
+
+    @property
+    def value_width(self) -> int:
+        """Values of all heads."""
+        return round(self.expand_v * self.d_model)
+
+    @property
+    def mlp_width(self) -> int:
+        """Width of the MLP."""
+        return self.intermediate_size or -(-int(self.d_model * self.hidden_ratio * 2 / 3) // 256) * 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("expand_k", "expand_v"):
+            width = getattr(self, name) * self.d_model
+            if width < 1 or width % self.num_heads:
+                raise EverlongError(f"num_heads {self.num_heads} does not divide {name} * d_model = {width:g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RWKV6Config(LanguageModelConfig):
+    """RWKV-6, "Finch" (Peng et al. 2024, arXiv 2404.05892), as published by BlinkDL and in flash-linear-attention."""
+
+    architecture: ClassVar[str] = "rwkv6"
+
+    pad_vocab_size_multiple: int = 1
+    """The embedding is not padded."""
+    norm_epsilon: float = 1e-5
+    """Added to the variance in LayerNorm."""
+    group_norm_epsilon: float = 64e-5
+    """Added to the variance in the group norm after the recurrence (1e-5 times the square of BlinkDL's divisor, 8)."""
+    tie_embeddings: bool = False
+    """The head has its own matrix."""
+    headdim: int = 64
+    """Keys a head."""
+    expand_k: float = 1.0
+    """Width of the keys over d_model."""
+    expand_v: float = 1.0
+    """Width of the values over d_model."""
+    proj_low_rank_dim: int = 32
+    """Rank of the map to each of the five interpolations (BlinkDL: 64 in models 4096 wide)."""
+    gate_low_rank_dim: int = 64
+    """Rank of the map to the decays (BlinkDL: 128 in models 4096 wide)."""
+    hidden_ratio: float = 3.5
+    """Size of the channel mix, see intermediate_size."""
+    intermediate_size: int = 0
+    """Width of the channel mix; 0: hidden_ratio * d_model, rounded up to a multiple of 32."""
+
+    @property
+    def key_width(self) -> int:
+        """Keys of all heads."""
+        return round(self.expand_k * self.d_model)
+
+    @property
+    def value_width(self) -> int:
+        """Values of all heads."""
+        return round(self.expand_v * self.d_model)
+
+    @property
+    def nheads(self) -> int:
+        """Number of heads."""
+        return self.key_width // self.headdim
+
+    @property
+    def mlp_width(self) -> int:
+        """Width of the channel mix."""
+        return self.intermediate_size or -(-int(self.d_model * self.hidden_ratio) // 32) * 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.headdim < 1 or self.expand_k * self.d_model % self.headdim:
+            raise EverlongError(
+                f"headdim {self.headdim} does not divide expand_k * d_model = {self.expand_k * self.d_model:g}"
+            )
+        if self.nheads < 1 or self.expand_v * self.d_model % self.nheads:
+            raise EverlongError(
+                f"the {self.nheads} heads do not divide expand_v * d_model = {self.expand_v * self.d_model:g}"
+            )

@@ -1,8 +1,8 @@
-"""The skeleton that every architecture shares: embedding, residual blocks of one mixer each, final norm, head.
+"""The skeleton that every architecture shares: embedding, residual blocks, final norm, head.
 
-Parameter names are those of state-spaces/mamba. An architecture brings a mixer: a module with ``leaves(dtype)``, the
-leaves of its state, and ``forward(x, state, resets) -> (y, final state)``, where the state is a dictionary of that
-layer's leaves by name.
+Parameter names are those of state-spaces/mamba. An architecture brings a mixer: a module with ``leaves(layer, dtype)``,
+the leaves of its state, and ``forward(x, state, resets) -> (y, final state)``, where the state is a dictionary of that
+layer's leaves by name. It may bring a second such part for every block ("mlp"), stateless or not.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from everlong.errors import EverlongError
+from everlong.models._norms import Norm, RMSNorm
 from everlong.models.config import LanguageModelConfig
 from everlong.ops.backends import Recurrence
 from everlong.state import LeafSpec, RecurrentState, StateSpec
@@ -22,14 +22,14 @@ from everlong.state import LeafSpec, RecurrentState, StateSpec
 
 @runtime_checkable
 class Mixer(Protocol):
-    """What the skeleton asks of an architecture's sequence mixer."""
+    """What the skeleton asks of the parts of an architecture's blocks."""
 
     def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
-        """The leaves of this layer's state, for activations of ``dtype``."""
+        """The leaves of this part's state, for activations of ``dtype``; names differ between the parts of a block."""
         ...
 
     def __call__(self, x: Tensor, state: dict[str, Tensor], resets: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mixes x [B, T, C] from the layer's state, and returns the layer's final state beside the output."""
+        """Maps x [B, T, C] from the layer's state, and returns the part's final state beside the output."""
         ...
 
 
@@ -46,46 +46,49 @@ class LanguageModelOutput:
     state: RecurrentState
 
 
-class RMSNorm(nn.Module):
-    """x / rms(x) * weight over groups of the last axis, in float32 or wider; gated: x is first times silu(gate)."""
-
-    def __init__(self, width: int, *, epsilon: float, groups: int = 1):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.epsilon = epsilon
-        self.groups = groups
-
-    def forward(self, x: Float[Tensor, "B T C"], gate: Float[Tensor, "B T C"] | None = None) -> Float[Tensor, "B T C"]:
-        """Normalises; the result is in the weight's dtype."""
-        wide = torch.promote_types(x.dtype, torch.float32)
-        x = x.to(wide) if gate is None else x.to(wide) * F.silu(gate.to(wide))
-        grouped = x.unflatten(-1, (self.groups, -1)) if self.groups > 1 else x.unsqueeze(-2)
-        scale = (grouped.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
-        return (grouped * scale).flatten(-2).to(self.weight.dtype) * self.weight
-
-
 class Block(nn.Module):
-    """x + mixer(norm(x))."""
+    """x + mixer(norm(x)), and where the architecture has a second part, x + mlp(norm2(x)) after it."""
 
-    def __init__(self, config: LanguageModelConfig, mixer: Mixer):
+    def __init__(self, norm: Callable[[], Norm], mixer: Mixer, mlp: Mixer | None):
         super().__init__()
-        self.norm = RMSNorm(config.d_model, epsilon=config.norm_epsilon)
-        self.mixer = mixer
+        self.norm, self.mixer = norm(), mixer
+        self.norm2, self.mlp = (norm(), mlp) if mlp else (None, None)
+
+    @property
+    def parts(self) -> list[tuple[Norm, Mixer]]:
+        """Norm and function of each residual step."""
+        first = (self.norm, self.mixer)
+        return [first, (self.norm2, self.mlp)] if self.norm2 and self.mlp else [first]
+
+    def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
+        """The leaves of this layer's state."""
+        return [leaf for _, part in self.parts for leaf in part.leaves(layer, dtype)]
 
     def forward(self, x: Tensor, state: dict[str, Tensor], resets: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
-        """One residual step from the layer's state."""
-        y, final = self.mixer(self.norm(x), state, resets)
-        return x + y, final
+        """The residual steps from the layer's state."""
+        final: dict[str, Tensor] = {}
+        for norm, part in self.parts:
+            y, leaves = part(norm(x), state, resets)
+            x = x + y
+            final |= leaves
+        return x, final
 
 
 class Backbone(nn.Module):
-    """Embedding, blocks and final norm."""
+    """Embedding (normed where the architecture does so), blocks and final norm."""
 
-    def __init__(self, config: LanguageModelConfig, mixer: Callable[[int], Mixer]):
+    def __init__(
+        self,
+        config: LanguageModelConfig,
+        block: Callable[[int], Block],
+        norm: Callable[[], Norm],
+        embedding_norm: bool,
+    ):
         super().__init__()
         self.embedding = nn.Embedding(config.padded_vocab_size, config.d_model)
-        self.layers = nn.ModuleList(Block(config, mixer(layer)) for layer in range(config.n_layer))
-        self.norm_f = RMSNorm(config.d_model, epsilon=config.norm_epsilon)
+        self.embedding_norm = norm() if embedding_norm else nn.Identity()
+        self.layers = nn.ModuleList(block(layer) for layer in range(config.n_layer))
+        self.norm_f = norm()
 
     @property
     def blocks(self) -> Iterator[Block]:
@@ -99,14 +102,33 @@ class LanguageModel(nn.Module):
     Args:
         config: the architecture's configuration.
         mixer: makes the mixer of a layer.
+        mlp: makes the second part of a layer; None: there is none.
+        norm: the norm before every part and after the last block.
+        embedding_norm: whether there is one after the embedding too.
         backend: which backend the recurrences take ("auto" or a name from ``everlong.ops.backends``).
     """
 
-    def __init__(self, config: LanguageModelConfig, mixer: Callable[[int], Mixer], *, backend: str):
+    def __init__(
+        self,
+        config: LanguageModelConfig,
+        mixer: Callable[[int], Mixer],
+        *,
+        backend: str,
+        mlp: Callable[[int], Mixer] | None = None,
+        norm: type[Norm] = RMSNorm,
+        embedding_norm: bool = False,
+    ):
         super().__init__()
         self.config = config
         self.backend = backend
-        self.backbone = Backbone(config, mixer)
+
+        def new_norm() -> Norm:
+            return norm(config.d_model, epsilon=config.norm_epsilon)
+
+        def block(layer: int) -> Block:
+            return Block(new_norm, mixer(layer), mlp(layer) if mlp else None)
+
+        self.backbone = Backbone(config, block, new_norm, embedding_norm)
         self.lm_head = nn.Linear(config.d_model, config.padded_vocab_size, bias=False)
         nn.init.normal_(self.backbone.embedding.weight, std=0.02)
         if config.tie_embeddings:
@@ -125,7 +147,7 @@ class LanguageModel(nn.Module):
     @property
     def state_spec(self) -> StateSpec:
         """The leaves of this model's state, at its present dtype."""
-        leaves = [leaf for i, block in enumerate(self.backbone.blocks) for leaf in block.mixer.leaves(i, self.dtype)]
+        leaves = [leaf for i, block in enumerate(self.backbone.blocks) for leaf in block.leaves(i, self.dtype)]
         return StateSpec(architecture=self.config.architecture, leaves=tuple(leaves))
 
     def zero_state(self, batch_size: int) -> RecurrentState:
@@ -163,7 +185,7 @@ class LanguageModel(nn.Module):
             state = spec.zeros(batch_size, tokens.device)
         else:
             state.check(spec, batch_size)
-        x = self.backbone.embedding(tokens)
+        x = self.backbone.embedding_norm(self.backbone.embedding(tokens))
         if self.config.residual_in_fp32:
             x = x.to(torch.promote_types(x.dtype, torch.float32))
         finals: list[Tensor] = []

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from everlong.models._initialisation import draw_step_biases, start_projections
+from everlong.models._norms import RMSNorm
 from everlong.models.config import Mamba2Config
-from everlong.models.language_model import LanguageModel, RMSNorm
+from everlong.models.language_model import LanguageModel
 from everlong.ops.backends import GatedLinearAttention
 from everlong.ops.short_convolution import short_convolution
 from everlong.state import LeafSpec

@@ -7,7 +7,7 @@ that Buitrago Ruiz & Gu (arXiv 2507.02782) trained from scratch, their sizes inf
 from dataclasses import dataclass
 from typing import Any
 
-from everlong.models.config import LanguageModelConfig, Mamba1Config, Mamba2Config
+from everlong.models.config import GLAConfig, LanguageModelConfig, Mamba1Config, Mamba2Config, RWKV6Config
 
 NEOX = 50277  # token ids of the GPT-NeoX-20B tokenizer
 
@@ -28,7 +28,23 @@ def _mamba2(d_model: int, n_layer: int, context: int | None = 2048) -> Preset:
     return Preset(config=Mamba2Config(vocab_size=NEOX, d_model=d_model, n_layer=n_layer), context=context)
 
 
+def _finch(d_model: int, n_layer: int) -> Preset:
+    """BlinkDL's rwkv-6-world; models 4096 wide have low-rank maps of twice the rank."""
+    double = 2 if d_model == 4096 else 1
+    config = RWKV6Config(
+        vocab_size=65536, d_model=d_model, n_layer=n_layer, proj_low_rank_dim=32 * double, gate_low_rank_dim=64 * double
+    )
+    return Preset(config=config, context=4096)
+
+
+def _of_the_paper(kind: type[LanguageModelConfig], context: int) -> Preset:
+    """The 70M models that the paper trains from scratch, over the GPT-NeoX vocabulary."""
+    return Preset(config=kind(vocab_size=NEOX, d_model=512, n_layer=12, tie_embeddings=True), context=context)
+
+
 PRESETS: dict[str, Preset] = {
+    "gla-340m": Preset(config=GLAConfig(vocab_size=32000, d_model=1024, n_layer=24), context=512),
+    "gla-70m": _of_the_paper(GLAConfig, 512),
     "mamba-1.4b": _mamba1(2048, 48),
     "mamba-130m": _mamba1(768, 24),
     "mamba-2.8b": _mamba1(2560, 64),
@@ -42,6 +58,11 @@ PRESETS: dict[str, Preset] = {
     "mamba2-45m": _mamba2(512, 12, context=1024),  # Fig. 11
     "mamba2-780m": _mamba2(1536, 48),
     "mamba2-85m": _mamba2(768, 12, context=1024),  # Fig. 3
+    "rwkv6-1.6b": _finch(2048, 24),
+    "rwkv6-14b": _finch(4096, 61),
+    "rwkv6-3b": _finch(2560, 32),
+    "rwkv6-70m": _of_the_paper(RWKV6Config, 256),
+    "rwkv6-7b": _finch(4096, 32),
 }
 
 

@@ -51,7 +51,7 @@ def main(recipe: BundledModelRecipe) -> None:
     write_json(
         folder / "record.json",
         {
-            "what": main.__doc__,
+            "what": __doc__,
             "recipe": "python -m everlong.recipes.bundled_model --output runs/bundled",
             "range": RANGE,
             "chosen_seed": chosen,

@@ -5,14 +5,17 @@ from torch import nn
 
 from everlong.training.config import TrainingConfig
 
-NEVER_DECAYED = ("A_log", "D", "dt_bias")  # in Mamba-1 some of these are matrices
+NEVER_DECAYED = (
+    *("A_log", "D", "dt_bias"),  # in Mamba-1 some of these are matrices
+    *("time_maa_w1", "time_maa_w2", "time_decay_w1", "time_decay_w2", "time_faaaa"),  # RWKV-6: as in RWKV-LM
+)
 
 
 def adamw(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     """AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101) over the parameters that are trained.
 
-    Weight decay falls on matrices and convolution filters; not on A_log, D, dt_bias, norms and biases, that is, on no
-    parameter of one axis. The loop sets the learning rate before each step.
+    Weight decay falls on matrices and convolution filters; not on A_log, D, dt_bias, RWKV-6's time_* parameters, norms
+    and biases, that is, on no parameter of one axis. The loop sets the learning rate before each step.
     """
     decayed, others = [], []
     for name, parameter in model.named_parameters():
