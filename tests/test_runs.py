@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pytest
 
@@ -25,7 +25,7 @@ class Config:
 
 @pytest.fixture
 def run(tmp_path):
-    with Run.create(tmp_path / "run", "repair", Config()) as run:
+    with Run.create(tmp_path / "run", "repair", asdict(Config())) as run:
         yield run
 
 
@@ -43,7 +43,7 @@ def python(code, *arguments):
 
 
 def test_a_run_is_opened_with_what_it_was_created_with(tmp_path):
-    Run.create(tmp_path / "run", "repair", Config(model="mine")).close()
+    Run.create(tmp_path / "run", "repair", asdict(Config(model="mine"))).close()
     with Run.open(tmp_path / "run", "repair") as run:
         assert (run.verb, run.config) == ("repair", {"model": "mine", "lengths": [64, 128]})
     written = json.loads((tmp_path / "run" / "environment.json").read_text())
@@ -53,23 +53,23 @@ def test_a_run_is_opened_with_what_it_was_created_with(tmp_path):
 
 def test_the_default_folder_names_the_verb(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with Run.create(None, "train", Config()) as run:
+    with Run.create(None, "train", asdict(Config())) as run:
         assert run.path.parent.name == "runs"
         assert run.path.name.startswith("train-")
 
 
 def test_an_existing_folder_is_refused_and_left_as_it_was(tmp_path):
-    Run.create(tmp_path / "run", "repair", Config()).close()
+    Run.create(tmp_path / "run", "repair", asdict(Config())).close()
     before = files(tmp_path)
     with pytest.raises(EverlongError, match=r"exists; nothing is written over: .* `everlong train --resume .*run`"):
-        Run.create(tmp_path / "run", "train", Config(model="other"))
+        Run.create(tmp_path / "run", "train", asdict(Config(model="other")))
     assert files(tmp_path) == before
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_says_why(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EverlongError, match="cannot be made: Not a directory"):
-        Run.create(tmp_path / "file" / "run", "repair", Config())
+        Run.create(tmp_path / "file" / "run", "repair", asdict(Config()))
 
 
 def test_a_second_process_cannot_open_a_run_that_is_held(run):

@@ -20,7 +20,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import cattrs
 from filelock import FileLock, Timeout
 
 from everlong.errors import EverlongError
@@ -41,14 +40,13 @@ class Run:
             raise EverlongError(f"{path} is in use by another process; wait for it, or stop it first") from None
 
     @classmethod
-    def create(cls, path: Path | str | None, verb: str, config: Any) -> "Run":
-        """Makes a new folder (default runs/VERB-TIME) and writes the configuration down.
+    def create(cls, path: Path | str | None, verb: str, config: Mapping[str, Any]) -> "Run":
+        """Makes a new folder (default runs/VERB-TIME) and writes the configuration, as JSON can hold it, down.
 
         Raises:
             EverlongError: the folder exists (nothing is written over), or cannot be made.
         """
         folder = Path(path) if path else Path("runs") / f"{verb}-{time.strftime('%Y%m%d-%H%M%S')}"
-        settings = cattrs.unstructure(config)
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
@@ -58,9 +56,9 @@ class Run:
             ) from None
         except OSError as error:
             raise EverlongError(f"--output {folder} cannot be made: {error.strerror}") from None
-        run = cls(folder, verb, settings)
+        run = cls(folder, verb, config)
         write_json(folder / "environment.json", environment())
-        write_json(folder / "config.json", {"verb": verb, "config": settings})
+        write_json(folder / "config.json", {"verb": verb, "config": dict(config)})
         return run
 
     @classmethod

@@ -6,13 +6,26 @@ from dataclasses import replace
 from shutil import rmtree
 from typing import TypeVar
 
-import cattrs
+from cattrs.preconf.json import make_converter
 
 from everlong.errors import EverlongError, RunInterrupted
+from everlong.models.architectures import CONFIGS
 from everlong.runs import Run
-from everlong.workflows.config import DiagnoseConfig, RepairConfig, TrainConfig
+from everlong.workflows.config import Architecture, DiagnoseConfig, RepairConfig, TrainConfig
 
 Config = TypeVar("Config", DiagnoseConfig, RepairConfig, TrainConfig)
+
+_settings = make_converter()  # an architecture's settings are written with its name
+_settings.register_unstructure_hook_func(
+    lambda kind: kind == Architecture,
+    lambda model: {"architecture": model.architecture, **_settings.unstructure(model, type(model))},
+)
+_settings.register_structure_hook_func(
+    lambda kind: kind == Architecture,
+    lambda value, _: _settings.structure(
+        {name: setting for name, setting in value.items() if name != "architecture"}, CONFIGS[value["architecture"]]
+    ),
+)
 
 
 @contextmanager
@@ -24,13 +37,14 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
     """
     resume = config.runtime.resume
     if resume is None:
-        with Run.create(config.runtime.output, verb, config) as run, _refusable(run), _interruptible(run):
+        written = _settings.unstructure(config)
+        with Run.create(config.runtime.output, verb, written) as run, _refusable(run), _interruptible(run):
             yield run, config
         return
     if replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
         raise EverlongError(f"--resume {resume} goes on with the settings of that run; give no others beside it")
     with Run.open(resume, verb) as run, _interruptible(run):
-        yield run, cattrs.structure(run.config, type(config))
+        yield run, _settings.structure(run.config, type(config))
 
 
 @contextmanager

@@ -8,10 +8,16 @@ import tyro
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
-from everlong.models.config import Mamba2Config
+from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
 from everlong.training.config import TrainingConfig
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+Architecture = (
+    Annotated[GLAConfig, tyro.conf.subcommand("gla")]
+    | Annotated[Mamba1Config, tyro.conf.subcommand("mamba1")]
+    | Annotated[Mamba2Config, tyro.conf.subcommand("mamba2")]
+    | Annotated[RWKV6Config, tyro.conf.subcommand("rwkv6")]
+)
 BUNDLED = "bundled"
 
 
@@ -80,9 +86,12 @@ class RepairConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Train a model from scratch. The defaults are the bundled model's recipe: Mamba-2 with planted slow decays."""
+    """Train a model from scratch. The defaults are the bundled model's recipe: Mamba-2 with planted slow decays.
 
-    model: Mamba2Config = field(
+    An architecture and its settings come last: `everlong train --context 128 gla --d-model 128 --n-layer 4`.
+    """
+
+    model: Architecture = field(
         default_factory=lambda: Mamba2Config(
             vocab_size=256,
             d_model=128,
