@@ -110,7 +110,8 @@ def _row_losses(
         piece = min(LONGEST_PIECE, max(1, TOKENS_AT_ONCE // active), lengths[0] - start)
         output = model(tokens[:active, start : start + piece], state)
         targets = tokens[:active, start + 1 : start + piece + 1]
-        nats = functional.cross_entropy(output.logits.float().transpose(1, 2), targets, reduction="none").cpu().numpy()
+        nats = functional.cross_entropy(output.logits.float().flatten(0, 1), targets.flatten(), reduction="none")
+        nats = nats.view(targets.shape).cpu().numpy()
         for row in range(active):
             yield row, start, nats[row, : lengths[row] - start]
         if advance:

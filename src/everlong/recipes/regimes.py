@@ -1,0 +1,87 @@
+"""A tiny regime for each architecture: train short on books, show whether it fails beyond, repair it in 100 steps.
+
+    python -m everlong.recipes.regimes --books BOOKS --output runs/regimes --architectures gla mamba1 rwkv6
+
+BOOKS holds train/ and test/, folders of .txt files longer than the diagnosed length. Byte-level models of about half a
+million parameters at a context of 64 bytes, 1500 steps of 32 rows; what is found is in the run folders, and a line a
+model is printed. A regime that does not fail at this size is a result too.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import tyro
+
+from everlong.data.config import DataConfig
+from everlong.models.config import GLAConfig, LanguageModelConfig, Mamba1Config, Mamba2Config, RWKV6Config
+from everlong.workflows.config import RepairConfig, RuntimeConfig, TrainConfig
+from everlong.workflows.repair import repair
+from everlong.workflows.train import train
+
+REGIMES: dict[str, LanguageModelConfig] = {
+    "gla": GLAConfig(
+        vocab_size=256, d_model=128, n_layer=4, expand_k=1.0, gate_logit_normalizer=64.0, tie_embeddings=True
+    ),
+    "mamba1": Mamba1Config(vocab_size=256, d_model=128, n_layer=4),
+    "mamba2": Mamba2Config(vocab_size=256, d_model=128, n_layer=4, d_state=64, headdim=32),
+    "rwkv6": RWKV6Config(vocab_size=256, d_model=128, n_layer=4, headdim=32),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegimesRecipe:
+    """Trains, diagnoses and repairs a tiny model of each architecture."""
+
+    books: Path
+    """Folder with train/ and test/."""
+    output: Path
+    """Folder for the runs; runs that are there already are gone on with."""
+    architectures: tuple[str, ...] = field(default_factory=lambda: tuple(REGIMES))
+    """Which of the regimes to run."""
+    context: int = 64
+    """Training length in bytes."""
+    training_steps: int = 1500
+    """Of the base."""
+    repair_steps: int = 100
+    """Of the control and of state passing."""
+    seed: int = 0
+    """Of everything that is drawn."""
+
+
+def main(recipe: RegimesRecipe) -> None:
+    """Runs the regimes one after the other."""
+    data = DataConfig(data=(str(recipe.books / "train"),), held_out=(str(recipe.books / "test"),), tokenizer="bytes")
+    for name in recipe.architectures:
+        base, repairing = recipe.output / f"{name}-base", recipe.output / f"{name}-repair"
+        default = TrainConfig()
+        train(
+            replace(
+                default,
+                model=REGIMES[name],
+                context=recipe.context,
+                training=replace(default.training, steps=recipe.training_steps),
+                data=data,
+                runtime=_fresh(base, recipe.seed),
+            )
+            if not base.exists()
+            else TrainConfig(runtime=RuntimeConfig(resume=str(base)))
+        )
+        repaired = repair(
+            RepairConfig(
+                model=str(base / "models" / "scratch"),
+                steps=recipe.repair_steps,
+                data=data,
+                runtime=_fresh(repairing, recipe.seed),
+            )
+            if not repairing.exists()
+            else RepairConfig(runtime=RuntimeConfig(resume=str(repairing)))
+        )
+        print(f"{name}: {repaired.diagnoses['before'].verdict.sentence} {repaired.record.sentence}", flush=True)
+
+
+def _fresh(folder: Path, seed: int) -> RuntimeConfig:
+    return RuntimeConfig(output=str(folder), seed=seed)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(RegimesRecipe))
