@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 
+import everlong.loading
 from everlong.errors import EverlongError
 from everlong.loading import load, open_model, save
 from everlong.models.architectures import create
@@ -113,6 +115,24 @@ def test_loading_leaves_the_random_state_and_the_file_alone(folder):
     with torch.no_grad():
         model.backbone.norm_f.weight.zero_()
     assert tensors_of(path)[0].read_bytes() == content
+
+
+@every_format
+def test_weights_lie_in_one_order_in_memory_whatever_the_file_s(folder, name, monkeypatch):
+    path = folder(name)
+    wanted = {key: tensor.clone() for key, tensor in load(path).state_dict().items()}
+    whole = everlong.loading.read_weights
+
+    def turned(*arguments):
+        weights = whole(*arguments)
+        return replace(
+            weights, tensors={k: t.t().contiguous().t() if t.ndim == 2 else t for k, t in weights.tensors.items()}
+        )
+
+    monkeypatch.setattr(everlong.loading, "read_weights", turned)
+    for key, tensor in load(path).state_dict().items():
+        assert tensor.is_contiguous()
+        assert torch.equal(tensor, wanted[key])
 
 
 @every_format

@@ -1,8 +1,12 @@
 """Opening and saving models: a folder, a file inside one, or a hub id, in any known checkpoint format."""
 
+from collections import Counter
+from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from everlong.checkpoints._checkpoint import Checkpoint, Placement, first_line, read_json
 from everlong.checkpoints._file_format import FileFormat
@@ -14,6 +18,8 @@ from everlong.models.language_model import LanguageModel
 from everlong.models.presets import published_context
 from everlong.ops.backends import choose
 
+STORED = "stored"
+"""As a dtype: the file's own, or the widest of them."""
 DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "float64")}
 
 
@@ -32,7 +38,7 @@ def open_model(
             path exists.
         backend: which backend the recurrences take.
         device: where the model goes; None: the CPU.
-        dtype: float32, bfloat16, float16 or float64; None: float32, whatever the file holds.
+        dtype: float32, bfloat16, float16 or float64; None: float32, whatever the file holds; "stored": what it holds.
 
     Returns:
         The model in evaluation mode, and what is known of it.
@@ -40,10 +46,10 @@ def open_model(
     Raises:
         EverlongError: anything is missing, torn, unknown or contradictory; one line that names it.
     """
-    placement = _placement(backend, device, dtype)
+    placement = _placement(backend, device, None if dtype == STORED else dtype)
     single = _single_file(Path(request).expanduser())
     if single is not None:
-        return _open_file(*single, placement)
+        return _open_file(*single, placement, dtype == STORED)
     folder, preferred, name = _locate(request)
     config_path = folder / "config.json"
     if not config_path.is_file():
@@ -53,6 +59,8 @@ def open_model(
     format_.parse(config, config_path)  # before the weights: what is refused is refused at once
     context, tokenizer = format_.read_settings(folder, config)
     weights = read_weights(folder, preferred)
+    if dtype == STORED:
+        placement = _widest(weights.tensors, placement)
     return Checkpoint(
         model=format_.read(folder, config, weights, placement),
         format=format_.name,
@@ -62,6 +70,8 @@ def open_model(
         name=name,
         config=config,
         container=weights.container,
+        weights=weights.path,
+        stored_dtypes=_dtypes(weights.tensors),
     )
 
 
@@ -127,6 +137,16 @@ def _placement(backend: str, device: str | torch.device | None, dtype: str | tor
     return Placement(backend=backend, device=place, dtype=parsed)
 
 
+def _dtypes(tensors: Mapping[str, Tensor]) -> Counter[str]:
+    return Counter(str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values())
+
+
+def _widest(tensors: Mapping[str, Tensor], placement: Placement) -> Placement:
+    """The placement in the widest dtype of some tensors."""
+    floating = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
+    return _placement(placement.backend, placement.device, reduce(torch.promote_types, floating or [torch.float32]))
+
+
 def _single_file(path: Path) -> tuple[Path, FileFormat, bool] | None:
     """The model of one file that a path means, its format, and whether the path is that of its folder."""
     if path.is_file():
@@ -141,8 +161,11 @@ def _single_file(path: Path) -> tuple[Path, FileFormat, bool] | None:
     return (*found[0], path.is_dir()) if found else None
 
 
-def _open_file(file: Path, format_: FileFormat, by_folder: bool, placement: Placement) -> Checkpoint:
+def _open_file(file: Path, format_: FileFormat, by_folder: bool, placement: Placement, stored: bool) -> Checkpoint:
     context, tokenizer = format_.read_settings(file)
+    tensors = format_.read_tensors(file)
+    if stored:
+        placement = _widest(tensors, placement)
     name = file.resolve().parent.name if by_folder else file.stem
     return Checkpoint(
         model=format_.read(file, placement),
@@ -154,6 +177,8 @@ def _open_file(file: Path, format_: FileFormat, by_folder: bool, placement: Plac
         config={},
         container="pth",
         file=None if by_folder else file,
+        weights=file,
+        stored_dtypes=_dtypes(tensors),
     )
 
 

@@ -33,6 +33,10 @@ class Checkpoint:
     """config.json as it was read; keys that Everlong does not know are written back."""
     container: Container
     """What the weights were stored in."""
+    weights: Path | None = None
+    """The weights file, or index of shards, that was read."""
+    stored_dtypes: Mapping[str, int] = field(default_factory=dict)
+    """The dtypes that it holds -> the number of tensors of each; the model's own dtype is what was asked for."""
     file: Path | None = None
     """The file that was asked for, where the format is one of single files: its neighbours are no part of the model."""
 

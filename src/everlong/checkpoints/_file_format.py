@@ -2,8 +2,11 @@
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
+
+from torch import Tensor
 
 from everlong.checkpoints._checkpoint import Checkpoint, Placement, read_json
 from everlong.checkpoints._format import SIDECAR, settings_of
@@ -24,6 +27,10 @@ class FileFormat(ABC):
     @abstractmethod
     def read(self, path: Path, placement: Placement) -> LanguageModel:
         """The model in a file."""
+
+    @abstractmethod
+    def read_tensors(self, path: Path) -> Mapping[str, Tensor]:
+        """The tensors in a file, by its names."""
 
     def read_settings(self, path: Path) -> tuple[int | None, str | None]:
         """The training context and the tokenizer's name, each None where they are not stated."""

@@ -91,7 +91,10 @@ def _place(tensor: Tensor, name: str, placement: Placement) -> Tensor:
     if not tensor.is_floating_point():
         raise EverlongError(f"{name} is {tensor.dtype}; floating weights are needed (quantised ones cannot be read)")
     try:
-        placed = tensor.to(device=placement.device, dtype=placement.dtype, copy=True)
+        # In one order in memory, whatever the file's layout: the same model then computes the same to the bit.
+        placed = tensor.to(
+            device=placement.device, dtype=placement.dtype, copy=True, memory_format=torch.contiguous_format
+        )
     except (RuntimeError, AssertionError) as error:
         raise EverlongError(f"{name} cannot be put on {placement.device}: {first_line(error)}") from error
     if not torch.isfinite(placed).all():

@@ -7,6 +7,7 @@ ignores: "residual_in_fp32", and for RWKV-6 "group_norm_eps" (see ``_fla_rwkv6``
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -81,6 +82,7 @@ class FlaFormat(CheckpointFormat):
 
     name = "fla"
     signature = '"model_type": "gla" or "rwkv6"'
+    field_names = MappingProxyType(FIELDS | _fla_gla.FIELDS | _fla_rwkv6.FIELDS)
 
     def recognises(self, config: Mapping[str, Any]) -> bool:
         """By the model_type."""

@@ -36,6 +36,18 @@ def recognise(config: Mapping[str, Any], path: Path) -> CheckpointFormat:
     raise EverlongError(f"{path} is of no known checkpoint format: {known}")
 
 
+def check_writable(name: str) -> None:
+    """Raises where a format is unknown, or one that models are only read from (its ``writable`` is False)."""
+    if not is_writable(name):
+        others = ", ".join(each for each in FORMATS if is_writable(each))
+        raise EverlongError(f"the {name} format is read only; those that can be written: {others}")
+
+
+def is_writable(name: str) -> bool:
+    """Whether models can be written in a format."""
+    return getattr(FORMATS[name], "writable", True)
+
+
 def recognise_file(path: Path) -> FileFormat | None:
     """The format of single files that a file is of, or None."""
     formats: list[FileFormat] = [kind() for kind in FORMATS.values() if issubclass(kind, FileFormat)]

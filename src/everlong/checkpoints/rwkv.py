@@ -48,7 +48,15 @@ class RWKVFormat(FileFormat):
 
     def read(self, path: Path, placement: Placement) -> LanguageModel:
         """The model in a file."""
-        return build(read_weights(path.parent, path).tensors, path, placement)
+        return build(self.read_tensors(path), path, placement)
+
+    def read_tensors(self, path: Path) -> Mapping[str, Tensor]:
+        """The state dict."""
+        return read_weights(path.parent, path).tensors
+
+    def tensors(self, model: LanguageModel) -> dict[str, Tensor]:
+        """The state dict under BlinkDL's names, in his layouts."""
+        return {NAMES.theirs(name): _shaped(name, tensor) for name, tensor in model.state_dict().items()}
 
     def write(
         self,
@@ -71,7 +79,7 @@ class RWKVFormat(FileFormat):
         write_folder(
             folder,
             json_files={SIDECAR: {"context": context, "tokenizer": tokenizer}} if stated else {},
-            tensors={NAMES.theirs(name): _shaped(name, tensor) for name, tensor in model.state_dict().items()},
+            tensors=self.tensors(model),
             container="pth",
             copy_from=source.own_folder if source else None,
         )

@@ -14,7 +14,7 @@ low-rank maps (python/convert_pytorch_to_ggml.py).
 import math
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,10 @@ class RWKVCppFormat(FileFormat):
             return False
         with path.open("rb") as file:
             return file.read(4) == struct.pack("<i", MAGIC)
+
+    def read_tensors(self, path: Path) -> Mapping[str, Tensor]:
+        """Floats of 32 bits, whatever the file holds."""
+        return dict(read_tensors(path))
 
     def read(self, path: Path, placement: Placement) -> LanguageModel:
         """The model in a file."""
