@@ -3,12 +3,28 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from everlong.errors import EverlongError
-from everlong.records import Curve, Excess, Exposure, Record, Training, Verdict, load_record, save_record
+from everlong.records import (
+    Backend,
+    Check,
+    Conversion,
+    Curve,
+    Doctor,
+    Excess,
+    Exposure,
+    Fact,
+    Record,
+    StateLeaf,
+    Training,
+    Verdict,
+    load_record,
+    save_record,
+)
 from tests.reports.synthetic import make_diagnosis, make_repair
 
 NAN = float("nan")
@@ -25,7 +41,53 @@ EXCESS = Excess(
     interval="Student's t",
 )
 EXPOSURE = Exposure(ages=(1, 2, 4), tokens=(64.0, 32.5, 0.0), scored_tokens=64)
+CHECKS = (
+    Check(name="of words", ok=True, words="seen"),
+    Check(name="of a number", ok=False, words="", value=float("inf"), bound=16.0, unit="eps", position=65),
+)
+FACT = Fact(name="d_model", value="1,024", source="model.d_model")
+BACKENDS = (
+    Backend(name="chunked", reason=None, chosen=True),
+    Backend(name="cpu", reason="not installed", chosen=False),
+)
+LEAF = StateLeaf(name="shift", role="shift", shape=(128,), dtype="float32", layers=2, bytes=1024)
+RAN: dict[str, Any] = {
+    "rows": 2,
+    "length": 131,
+    "seed": 0,
+    "backend": "chunked",
+    "device": "cpu",
+    "dtype": "float32",
+    "seconds": 0.5,
+}
 RECORDS = {
+    "check": CHECKS[0],
+    "failed check": CHECKS[1],
+    "fact": FACT,
+    "backend": BACKENDS[1],
+    "state leaf": LEAF,
+    "doctor": Doctor(
+        model="tiny",
+        format="rwkv",
+        architecture="rwkv6",
+        parameters=7,
+        context=None,
+        facts=(FACT,),
+        backends=BACKENDS,
+        state=(LEAF,),
+        checks=CHECKS,
+        **RAN,
+    ),
+    "conversion": Conversion(
+        source="a",
+        source_format="rwkv",
+        target="b",
+        target_format="fla",
+        architecture="rwkv6",
+        parameters=7,
+        checks=CHECKS,
+        **RAN,
+    ),
     "excess": EXCESS,
     "exposure": EXPOSURE,
     "curve": Curve(policy="carry", starts=(0,), stops=(1,), losses=np.array([[1.5], [NAN]], dtype=np.float32)),

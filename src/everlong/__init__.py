@@ -11,15 +11,19 @@ from importlib import import_module
 from typing import Any
 
 _EXPORTS = {
+    "ConvertConfig": "everlong.workflows.config",
     "DataConfig": "everlong.data.config",
     "DiagnoseConfig": "everlong.workflows.config",
     "DiagnosisConfig": "everlong.diagnostics.config",
+    "DoctorConfig": "everlong.workflows.config",
     "EverlongError": "everlong.errors",
     "RepairConfig": "everlong.workflows.config",
     "RuntimeConfig": "everlong.workflows.config",
     "TrainConfig": "everlong.workflows.config",
+    "convert": "everlong.workflows.convert",
     "create": "everlong.models.architectures",
     "diagnose": "everlong.workflows.diagnose",
+    "doctor": "everlong.workflows.doctor",
     "load": "everlong.loading",
     "load_tokenizer": "everlong.data.tokenizers",
     "repair": "everlong.workflows.repair",

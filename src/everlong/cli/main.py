@@ -10,12 +10,21 @@ from typing import Annotated, Any
 
 import tyro
 
-from everlong.cli import diagnose, repair, report, train
+from everlong.cli import convert, diagnose, doctor, repair, report, train
 from everlong.errors import EverlongError, RunInterrupted
-from everlong.workflows.config import DiagnoseConfig, RepairConfig, ReportConfig, TrainConfig
+from everlong.workflows.config import (
+    ConvertConfig,
+    DiagnoseConfig,
+    DoctorConfig,
+    RepairConfig,
+    ReportConfig,
+    TrainConfig,
+)
 
 VERBS = {
+    ConvertConfig: convert.run,
     DiagnoseConfig: diagnose.run,
+    DoctorConfig: doctor.run,
     RepairConfig: repair.run,
     ReportConfig: report.run,
     TrainConfig: train.run,
@@ -24,6 +33,8 @@ Verb = (
     Annotated[RepairConfig, tyro.conf.subcommand("repair")]
     | Annotated[DiagnoseConfig, tyro.conf.subcommand("diagnose")]
     | Annotated[TrainConfig, tyro.conf.subcommand("train")]
+    | Annotated[DoctorConfig, tyro.conf.subcommand("doctor")]
+    | Annotated[ConvertConfig, tyro.conf.subcommand("convert")]
     | Annotated[ReportConfig, tyro.conf.subcommand("report")]
 )
 DESCRIPTION = """How far can your recurrent language model really read? Diagnose it, repair it with a few hundred cheap

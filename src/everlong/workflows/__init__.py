@@ -1,1 +1,1 @@
-"""What a verb does, callable from Python: diagnose, repair, train, report."""
+"""What a verb does, callable from Python: convert, diagnose, doctor, repair, report, train."""

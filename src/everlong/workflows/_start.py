@@ -38,7 +38,7 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
     resume = config.runtime.resume
     if resume is None:
         written = _settings.unstructure(config)
-        with Run.create(config.runtime.output, verb, written) as run, _refusable(run), _interruptible(run):
+        with Run.create(config.runtime.output, verb, written) as run, refusable(run), _interruptible(run):
             yield run, config
         return
     if replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
@@ -48,7 +48,7 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
 
 
 @contextmanager
-def _refusable(run: Run) -> Iterator[None]:
+def refusable(run: Run) -> Iterator[None]:
     """Bad input found before anything was finished leaves no folder behind, so that the same command can be mended."""
     try:
         yield

@@ -17,7 +17,7 @@ from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.loading import open_model
 from everlong.progress import Progress
-from everlong.workflows.config import BUNDLED, RuntimeConfig
+from everlong.workflows.config import BUNDLED, MachineConfig, RuntimeConfig
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,13 @@ def open_subject(
     Raises:
         EverlongError: anything missing, unreadable or contradictory; the training context or tokenizer is not known.
     """
-    request = bundled_folder() if model == BUNDLED else model
-    device = best_device(runtime.device)
-    checkpoint = open_model(request, backend=runtime.backend, device=device, dtype=runtime.dtype)
-    if model == BUNDLED:
-        checkpoint = replace(checkpoint, name=BUNDLED)
+    checkpoint = open_checkpoint(model, runtime)
+    check_context(context)
     length = context if context is not None else checkpoint.context
     if length is None:
         raise EverlongError(
             f"the length that {checkpoint.name} was trained at is not known: give --context N, in tokens"
         )
-    if length < 2:
-        raise EverlongError(f"--context {length} is too short; a training context has at least 2 tokens")
     tokenizer = load_tokenizer(data.tokenizer, model_folder=checkpoint.folder, configured=checkpoint.tokenizer)
     text = open_text(
         data,
@@ -80,6 +75,23 @@ def open_subject(
     for corpus in (text.train, text.held_out):
         corpus.check_vocabulary(checkpoint.model.config.vocab_size)
     return Subject(checkpoint, length, tokenizer, text)
+
+
+def open_checkpoint(model: str, machine: MachineConfig, *, dtype: str | None = None) -> Checkpoint:
+    """Opens a model as the flags say; ``dtype`` stands where no flag does."""
+    checkpoint = open_model(
+        bundled_folder() if model == BUNDLED else model,
+        backend=machine.backend,
+        device=best_device(machine.device),
+        dtype=machine.dtype or dtype,
+    )
+    return replace(checkpoint, name=BUNDLED) if model == BUNDLED else checkpoint
+
+
+def check_context(context: int | None) -> None:
+    """Raises where a training context that was asked for can be none."""
+    if context is not None and context < 2:
+        raise EverlongError(f"--context {context} is too short; a training context has at least 2 tokens")
 
 
 def open_text(

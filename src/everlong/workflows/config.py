@@ -22,13 +22,9 @@ BUNDLED = "bundled"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuntimeConfig:
-    """Where and how to run: the flags that all verbs have."""
+class MachineConfig:
+    """Where and how to compute: the flags that all verbs have."""
 
-    output: str | None = None
-    """The run folder, which must not exist. Default: runs/VERB-TIME."""
-    resume: str | None = None
-    """Go on with this run folder, with the settings that it was started with."""
     device: str | None = None
     """Where to compute: cpu, cuda, cuda:1, ... Default: the best there is."""
     dtype: Literal["float32", "bfloat16", "float64"] | None = None
@@ -41,6 +37,16 @@ class RuntimeConfig:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise EverlongError(f"--seed {self.seed} is below 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeConfig(MachineConfig):
+    """Where and how to run: the flags of all verbs that have a run folder."""
+
+    output: str | None = None
+    """The run folder, which must not exist. Default: runs/VERB-TIME."""
+    resume: str | None = None
+    """Go on with this run folder, with the settings that it was started with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +123,47 @@ class ReportConfig:
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The run folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorConfig:
+    """What is this model, and does it keep the contract here? Opens it, says where each number was read, and measures.
+
+    Random tokens are read in one piece and in several, packed and alone, by the chosen backend and by the reference
+    loop, in train and eval mode: all must agree. Exit code 1 where something is wrong.
+    """
+
+    model: Model = BUNDLED
+    """A folder or file of any checkpoint format, a hub id owner/name, or "bundled"."""
+    context: int | None = None
+    """Tokens at a time that the model was trained at. Default: the model's own record."""
+    output: str | None = None
+    """Save the record in this run folder, which must not exist. Default: nothing is saved, the screen is all."""
+    machine: MachineConfig = field(default_factory=MachineConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertMachineConfig(MachineConfig):
+    """Where and how to compute: the flags that all verbs have."""
+
+    dtype: Literal["float32", "bfloat16", "float64"] | None = None
+    """Precision that is written. Default: what the file holds (of several, the widest)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertConfig:
+    """Write a model in another checkpoint format, and prove that it is the same model.
+
+    What was written is opened again: its tensors must be the same to the bit, on the way back to IN's format too, and
+    its logits equal. Only then does OUT appear; a proof that fails leaves nothing and is exit code 1.
+    """
+
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
+    """A folder or file of any checkpoint format, or a hub id owner/name."""
+    target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """The folder to write, which must not exist."""
+    to: Annotated[str, tyro.conf.arg(metavar="FORMAT")]
+    """The format of OUT: everlong, state-spaces, transformers, ... (a wrong name lists all)."""
+    transformers: bool = True
+    """Where OUT is of the transformers format, also load it with that library and compare the logits."""
+    machine: ConvertMachineConfig = field(default_factory=ConvertMachineConfig)
