@@ -1,4 +1,4 @@
-"""Parity with flash-linear-attention's own naive references of GLA and RWKV-6, loaded as the single files that they are."""
+"""Parity with flash-linear-attention's own naive references of GLA and RWKV-6, each loaded as a single file."""
 
 from importlib.metadata import files
 from importlib.util import module_from_spec, spec_from_file_location
@@ -40,7 +40,7 @@ def close(ours, theirs, leaves):
         torch.testing.assert_close(a, b, atol=2e-5, rtol=2e-5)
     weights = [torch.linspace(-1, 1, x.numel()).view_as(x) for x in ours]
     gradients = [
-        torch.autograd.grad(sum((x * w).sum() for x, w in zip(outputs, weights, strict=True)), leaves)
+        torch.autograd.grad(torch.stack([(x * w).sum() for x, w in zip(outputs, weights, strict=True)]).sum(), leaves)
         for outputs in (ours, theirs)
     ]
     for a, b in zip(*gradients, strict=True):
