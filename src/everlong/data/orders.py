@@ -1,4 +1,4 @@
-"""The orders in which training reads a corpus; the seam for contiguous streams and packed documents."""
+"""The orders in which training reads a corpus; the seam for packed documents."""
 
 from everlong.registry import Registry
 
@@ -6,6 +6,7 @@ from everlong.registry import Registry
 DATA_ORDERS = Registry(
     "data order",
     {
+        "contiguous": "everlong.data.contiguous_streams:ContiguousStreams",
         "shuffled": "everlong.data.shuffled_chunks:ShuffledChunks",
     },
 )
