@@ -125,6 +125,12 @@ def test_an_unknown_method_lists_the_known_ones(refused, model, text):
     assert "state_passing" in line
 
 
+def test_more_rows_than_documents_are_refused_where_rows_read_whole_documents(refused, model, text):
+    line = refused("repair", str(model), "--data", str(text), "--methods", "tbtt", "--batch-size", "64", *QUICK)
+    assert "64 rows would read 12 documents" in line
+    assert "--batch-size" in line
+
+
 def test_an_unknown_backend_lists_the_known_ones(refused, model, text):
     line = refused("diagnose", str(model), "--data", str(text), "--backend", "abacus")
     assert "abacus" in line

@@ -123,6 +123,27 @@ def _wait_for_step(metrics: Path, phase: str, step: int, process: subprocess.Pop
     raise AssertionError(f"{phase} never reached step {step}")
 
 
+def test_all_methods_run_as_arms_of_one_budget(model, text, tmp_path):
+    methods = ("random_noise", "fitted_noise", "tbtt", "state_passing")
+    folder = tmp_path / "arms"
+    arguments = ["repair", str(model), "--data", str(text), "--output", str(folder), "--methods", *methods]
+    assert main([*arguments, *QUICK, *STEPS]) == 0
+    trainings = {arm: load_record(folder / "records" / f"training-{arm}.json") for arm in ("zero", *methods)}
+    recipe = trainings["zero"].settings
+    for arm, training in trainings.items():
+        assert training.scored_tokens == 8 * 4 * 16
+        assert {name: recipe[name] for name in ("steps", "batch_size", "learning_rate", "context")} == {
+            name: training.settings[name] for name in ("steps", "batch_size", "learning_rate", "context")
+        }
+        own = training.settings["intervention"]
+        assert own["method"] == arm
+        assert own.get("reset_probability", own.get("zero_share", 0.1)) == 0.1
+        assert own["data_order"] == {"tbtt": "contiguous", "state_passing": "shuffled"}.get(arm, "any")
+    firsts = [trainings[arm].first_loss for arm in ("zero", "fitted_noise", "state_passing")]
+    assert len(set(firsts)) == 1  # one order of batches, and all three start from zero
+    assert {path.name for path in (folder / "models").iterdir()} == set(trainings)
+
+
 def test_a_transformers_model_comes_out_loadable_by_transformers(text, tmp_path):
     transformers = pytest.importorskip("transformers")
     from everlong.loading import save

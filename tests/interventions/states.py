@@ -1,5 +1,8 @@
 """A small state specification with every role, and final states that tell who wrote them."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import torch
 from torch import Tensor
 
@@ -37,6 +40,27 @@ def walk(intervention, steps: range, rows: Tensor) -> list[tuple[RecurrentState,
         met.append((state, ages))
         intervention.observe(final_state(step, rows), ages + LENGTH)
     return met
+
+
+def side_by_side(interventions: list, steps: range, rows: list[Tensor]) -> list[list[tuple[RecurrentState, Tensor]]]:
+    """Walks as processes would, each with its rows: threads, whose sums over all wait for one another."""
+    board: dict[int, Tensor] = {}
+    barrier = Barrier(len(interventions), timeout=10)
+
+    def sum_for(place: int):
+        def summed(tensor: Tensor) -> Tensor:
+            board[place] = tensor
+            barrier.wait()
+            total = torch.stack([board[other] for other in range(len(interventions))]).sum(0)
+            barrier.wait()
+            return total
+
+        return summed
+
+    for place, intervention in enumerate(interventions):
+        intervention.sum_over_processes = sum_for(place)
+    with ThreadPoolExecutor(len(interventions)) as pool:
+        return list(pool.map(walk, interventions, [steps] * len(rows), rows))
 
 
 def same(a: RecurrentState, b: RecurrentState) -> bool:

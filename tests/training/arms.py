@@ -34,9 +34,8 @@ class Crash(Exception):
 class Tokens:
     """Random tokens, a function of the step alone; ``before`` is called with each step of training."""
 
-    data_order = "shuffled"
-
-    def __init__(self, before: Callable[[int], None] | None = None, **fields: Any):
+    def __init__(self, before: Callable[[int], None] | None = None, *, data_order: str = "shuffled", **fields: Any):
+        self.data_order = data_order
         self._before, self._fields, self._peeked = before, fields, False
 
     def batch(self, step: int) -> Batch:
@@ -72,7 +71,7 @@ class Arm:
         with run:
             return train(
                 self.model,
-                source or Tokens(),
+                source or self.tokens(),
                 self.intervention,
                 config,
                 run=run,
@@ -80,6 +79,11 @@ class Arm:
                 progress=Progress(self.console),
                 label="an arm",
             )
+
+    def tokens(self, before: Callable[[int], None] | None = None) -> Tokens:
+        """Batches that say they come in the order that the method needs."""
+        wanted = self.intervention.data_order
+        return Tokens(before, data_order="shuffled" if wanted == "any" else wanted)
 
     def crash_before(self, step: int, config: TrainingConfig = CONFIG) -> None:
         """Trains until something goes wrong at the beginning of a step."""
@@ -89,7 +93,7 @@ class Arm:
                 raise Crash
 
         with suppress(Crash):
-            self.train(Tokens(crash), config)
+            self.train(self.tokens(crash), config)
 
     @property
     def said(self) -> str:

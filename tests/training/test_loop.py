@@ -1,5 +1,4 @@
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -8,7 +7,6 @@ from torch.nn import functional as F
 
 from everlong.data.batch import Batch
 from everlong.errors import EverlongError, RunStopped
-from everlong.interventions.state_passing import StatePassing
 from everlong.interventions.zero import Zero
 from everlong.records import load_record, save_record
 from everlong.runs import Run
@@ -141,16 +139,11 @@ def test_a_document_that_begins_inside_a_row_starts_from_zero_and_its_state_is_y
 
 
 def test_a_method_that_needs_another_data_order_is_refused_at_the_start(tmp_path):
-    class Contiguous(StatePassing):
-        name: ClassVar[str] = "tbtt"
-        data_order = "contiguous"
-
-    arm = Arm(tmp_path / "run")
-    arm.intervention = Contiguous(seed=0)
+    arm = Arm(tmp_path / "run", "tbtt")
     with pytest.raises(
         EverlongError, match="method tbtt needs the data order 'contiguous', the data come in 'shuffled'"
     ):
-        arm.train()
+        arm.train(Tokens())
     assert not (arm.folder / "metrics.jsonl").exists()
 
 

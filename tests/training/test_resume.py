@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from everlong.errors import EverlongError, RunStopped
+from everlong.interventions.methods import INTERVENTIONS
 from everlong.training import checkpoint as checkpoint_module
 from tests.training import killed
 from tests.training.arms import CONFIG, PHASE, Arm, Tokens, assert_same_to_the_bit, without_clock
@@ -20,7 +21,7 @@ METHODS = ("zero", "state_passing")
 
 
 @pytest.mark.parametrize("crash", [5, 8])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVENTIONS)
 def test_ten_steps_equal_five_a_crash_and_five_more(tmp_path, method, crash):
     whole = Arm(tmp_path / "whole", method)
     record = whole.train()

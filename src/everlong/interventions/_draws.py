@@ -1,5 +1,7 @@
 """Draws that depend on (seed, step, global row) and on nothing else: not on the processes, not on a resume."""
 
+import math
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -28,3 +30,23 @@ def uniform(seed: int, step: int, rows: Int[Tensor, " B"]) -> Float[Tensor, " B"
     key = np.array([seed, STREAM], dtype=np.uint64)
     words = np.random.Philox(key=key, counter=counter).random_raw(4 * (last - first + 1))[::4]
     return torch.from_numpy((words >> np.uint64(11)) * 2.0**-53)[rows - first]
+
+
+def normal(seed: int, step: int, rows: Int[Tensor, " B"], count: int) -> Float[Tensor, "B count"]:
+    """``count`` numbers of N(0, 1) a row, in float32 on the CPU, within 5.9 of zero.
+
+    Box and Muller's pairs of Philox words. Each row is made on its own, from a counter in which the row stands, so that
+    its numbers are the same to the bit whichever rows are made beside it. The last word of the counter is 1, where
+    ``uniform`` has 0, so that the two never share a word.
+    """
+    pairs = -(-count // 2)
+    drawn = torch.empty(len(rows), 2 * pairs)
+    key = np.array([seed, STREAM], dtype=np.uint64)
+    for place, row in enumerate(rows.tolist()):
+        words = np.random.Philox(key=key, counter=np.array([0, step, row, 1], dtype=np.uint64)).random_raw(pairs)
+        halves = (words.view(np.uint32) >> np.uint32(8)).reshape(pairs, 2)  # 24 bits: what a float32 can hold
+        uniforms = (torch.from_numpy(halves.astype(np.float32)) + 0.5) * 2.0**-24
+        radius = (-2 * uniforms[:, 0].log()).sqrt()
+        angle = 2 * math.pi * uniforms[:, 1]
+        drawn[place, :pairs], drawn[place, pairs:] = radius * angle.cos(), radius * angle.sin()
+    return drawn[:, :count]

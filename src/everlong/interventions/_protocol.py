@@ -1,7 +1,7 @@
 """What every intervention is. It knows states and plain tensors, never models or batches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
@@ -29,6 +29,9 @@ class Intervention(ABC):
         name: its name in the registry and in records.
         data_order: the data order that it needs: "any", "shuffled" or "contiguous".
         unscored_prefix: tokens at the start of a row that are read without loss.
+        sum_over_processes: gives the sum of a tensor over all processes, for statistics that are fitted to a batch.
+            Whoever trains on several processes sets it to an all-reduce; alone, a process has the sum itself. It is
+            called in ``initial_state``, once a step and on every process, or on none.
     """
 
     name: ClassVar[str]
@@ -37,6 +40,7 @@ class Intervention(ABC):
 
     def __init__(self, config: InterventionConfig, *, seed: int):
         self.config, self.seed = config, seed
+        self.sum_over_processes: Callable[[Tensor], Tensor] = lambda tensor: tensor
 
     def row_length(self, context: int) -> int:
         """Tokens that a row must have for a training context of ``context`` tokens."""

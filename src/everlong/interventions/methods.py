@@ -10,14 +10,20 @@ from everlong.registry import Registry
 INTERVENTIONS = Registry(
     "method",
     {
+        "fitted_noise": "everlong.interventions.fitted_noise:FittedNoise",
+        "random_noise": "everlong.interventions.random_noise:RandomNoise",
         "state_passing": "everlong.interventions.state_passing:StatePassing",
+        "tbtt": "everlong.interventions.tbtt:TBTT",
         "zero": "everlong.interventions.zero:Zero",
     },
 )
 CONFIGS = Registry(
     "method",
     {
+        "fitted_noise": "everlong.interventions.config:FittedNoiseConfig",
+        "random_noise": "everlong.interventions.config:RandomNoiseConfig",
         "state_passing": "everlong.interventions.config:StatePassingConfig",
+        "tbtt": "everlong.interventions.config:TBTTConfig",
         "zero": "everlong.interventions.config:ZeroConfig",
     },
 )

@@ -74,11 +74,11 @@ class RepairConfig:
     context: int | None = None
     """Tokens at a time that the model was trained at; the repair keeps to it. Default: the model's own record."""
     methods: tuple[str, ...] = ("state_passing",)
-    """How to repair: names of interventions. The control, zero, is added to them."""
+    """How to repair: state_passing, tbtt, fitted_noise, random_noise. The control, zero, is added to them."""
     reach: int | None = None
     """How far the repair should carry, in tokens; proposes the reset probability and the steps. Default: max_length."""
     reset_probability: float | None = None
-    """State passing: the share of states that are thrown away at each step. Default: proposed by the reach."""
+    """The share of rows that start from zero all the same, equal in all methods. Default: proposed by the reach."""
     steps: int | None = None
     """Optimizer steps of each method. Default: proposed by the reach."""
     batch_size: int = 64

@@ -5,9 +5,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from shutil import rmtree
 
-from everlong.data.shuffled_chunks import ShuffledChunks
+from everlong.data.orders import DATA_ORDERS
 from everlong.diagnostics.diagnose import diagnose as measure
 from everlong.errors import EverlongError
+from everlong.interventions._protocol import Intervention
 from everlong.interventions.methods import CONFIGS, INTERVENTIONS, create
 from everlong.loading import load, save
 from everlong.models.language_model import LanguageModel
@@ -17,12 +18,14 @@ from everlong.reports.page import write_report
 from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig
-from everlong.training.loop import train
+from everlong.training.loop import Source, train
 from everlong.workflows._outcome import BEFORE, CONTROL, summarize
 from everlong.workflows._proposal import Proposal, propose
 from everlong.workflows._start import start_run
 from everlong.workflows._subject import Subject, best_device, open_subject
 from everlong.workflows.config import RepairConfig
+
+DEFAULT_ORDER = "shuffled"
 
 
 @dataclass(frozen=True)
@@ -80,16 +83,15 @@ class _Repairing:
             self.progress,
             trains=True,
         )
-        source = ShuffledChunks(
-            subject.text.train, length=subject.context, batch_size=config.batch_size, seed=config.runtime.seed
-        )
         proposal = propose(config, subject.context)
+        arms = {method: self._arm(subject, method, proposal) for method in methods}
         self.progress.say(proposal.words)
         diagnoses = {BEFORE: self._diagnose(subject, subject.checkpoint.model, BEFORE)}
         trainings: dict[str, Training] = {}
         for method in methods:
+            arm = arms.pop(method)  # what it carries need not outlive its training
             trainings[method] = self.run.phase(
-                f"training-{method}", lambda method=method: self._train(subject, method, source, proposal)
+                f"training-{method}", lambda arm=arm: self._train(subject, *arm, proposal)
             )
             discard(self.run.path, method)
             diagnoses[method] = self._diagnose(subject, None, method)
@@ -115,15 +117,26 @@ class _Repairing:
 
         return self.run.phase(f"diagnosis-{label}", work)
 
-    def _train(self, subject: Subject, method: str, source: ShuffledChunks, proposal: Proposal) -> Training:
+    def _arm(self, subject: Subject, method: str, proposal: Proposal) -> tuple[Intervention, Source]:
+        """A method and the batches that it trains on; methods that need no order of their own share one."""
         config, seed = self.config, self.config.runtime.seed
+        share = proposal.reset_probability
         takes = {field.name for field in fields(CONFIGS[method])}
-        settings = {"reset_probability": proposal.reset_probability} if "reset_probability" in takes else {}
+        settings = {name: share for name in ("reset_probability", "zero_share") if name in takes}
+        intervention = create(method, seed=seed, **settings)
+        order = DEFAULT_ORDER if intervention.data_order == "any" else intervention.data_order
+        length = intervention.row_length(subject.context)
+        return intervention, DATA_ORDERS[order](
+            subject.text.train, length=length, batch_size=config.batch_size, seed=seed
+        )
+
+    def _train(self, subject: Subject, intervention: Intervention, source: Source, proposal: Proposal) -> Training:
+        config, method = self.config, intervention.name
         model = deepcopy(subject.checkpoint.model)
         record = train(
             model,
             source,
-            create(method, seed=seed, **settings),
+            intervention,
             TrainingConfig(
                 steps=proposal.steps,
                 batch_size=config.batch_size,
