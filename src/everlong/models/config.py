@@ -79,6 +79,8 @@ class Mamba1Config(MambaConfig):
     """How the step sizes' projection starts: drawn uniformly between -s and s (published), or s throughout."""
     dt_scale: float = 1.0
     """The s of dt_init is dt_scale / sqrt(dt_rank)."""
+    A_init_scale: float = 1.0
+    """A starts from S4D-real's 1 .. N times this; well below 1 it is a planted slow-decay regime."""
     bcdt_rms: bool = False
     """B, C and dt (before its projection) are divided by their root mean square, as in FalconMamba."""
     bcdt_rms_epsilon: float = 1e-6
@@ -93,6 +95,8 @@ class Mamba1Config(MambaConfig):
         super().__post_init__()
         if self.time_step_rank < 1:
             raise EverlongError(f"dt_rank is {self.dt_rank}; it must be at least 1, or auto")
+        if self.A_init_scale <= 0:
+            raise EverlongError(f"A_init_scale is {self.A_init_scale}; it must be positive")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ class Mamba1Mixer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The published initialisation: A is S4D-real, -1 to -N in every channel."""
+        """The published initialisation: A is S4D-real, -1 to -N in every channel; a setting scales it."""
         config = self.config
         scale = config.dt_scale * config.time_step_rank**-0.5
         with torch.no_grad():
@@ -48,7 +48,7 @@ class Mamba1Mixer(nn.Module):
             else:
                 self.dt_proj.weight.uniform_(-scale, scale)
             self.dt_proj.bias.copy_(draw_step_biases(config.d_inner, config))
-            self.A_log.copy_(torch.arange(1.0, config.d_state + 1).log())
+            self.A_log.copy_((config.A_init_scale * torch.arange(1.0, config.d_state + 1)).log())
         start_projections(self.in_proj, self.out_proj, config.n_layer)
 
     def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
