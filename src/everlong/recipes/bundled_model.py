@@ -56,7 +56,7 @@ def main(recipe: BundledModelRecipe) -> None:
             "range": RANGE,
             "chosen_seed": chosen,
             "bases": bases,
-            "environment": environment(),
+            "environment": {name: value for name, value in environment().items() if name != "command"},
             "held_out": held_out,
         },
     )
