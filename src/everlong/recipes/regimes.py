@@ -20,7 +20,13 @@ from everlong.workflows.train import train
 
 REGIMES: dict[str, LanguageModelConfig] = {
     "gla": GLAConfig(
-        vocab_size=256, d_model=128, n_layer=4, expand_k=1.0, gate_logit_normalizer=64.0, tie_embeddings=True
+        vocab_size=256,
+        d_model=128,
+        n_layer=4,
+        num_heads=1,
+        expand_k=1.0,
+        gate_logit_normalizer=4096.0,
+        tie_embeddings=True,
     ),
     "mamba1": Mamba1Config(vocab_size=256, d_model=128, n_layer=4, A_init_scale=0.01),
     "mamba2": Mamba2Config(vocab_size=256, d_model=128, n_layer=4, d_state=64, headdim=32),
