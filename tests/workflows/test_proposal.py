@@ -2,7 +2,8 @@
 
 import pytest
 
-from everlong.workflows._proposal import SHARE, exposure_share, propose
+from everlong.errors import EverlongError
+from everlong.workflows._proposal import SHARE, STEPS, exposure_share, propose
 from everlong.workflows.config import RepairConfig
 
 
@@ -38,3 +39,24 @@ def test_the_words_state_both_their_price_and_no_promise():
     words = propose(RepairConfig(), 64).words
     for part in ("reset probability 0.0156", "300 steps", "Price in range", "Nothing is promised"):
         assert part in words
+
+
+def test_a_reach_too_far_for_any_number_of_steps_gets_the_most_and_not_the_fewest():
+    near, far = (propose(RepairConfig(reach=reach), 64) for reach in (1024, 64 * 4 * 10_000))
+    assert near.steps == STEPS[0]
+    assert far.steps == STEPS[-1]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"steps": 0}, "--steps 0"),
+        ({"reach": -5}, "--reach -5"),
+        ({"batch_size": 0}, "--batch-size 0"),
+        ({"reset_probability": 1.5}, "--reset-probability 1.5"),
+        ({"learning_rate": 0.0}, "--learning-rate 0.0"),
+    ],
+)
+def test_a_setting_out_of_range_is_an_error_and_not_taken_for_unset(setting, message):
+    with pytest.raises(EverlongError, match=message):
+        RepairConfig(**setting)

@@ -8,7 +8,7 @@ shows collapse and its repair on two cores; it is no claim about models whose sl
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
 
@@ -17,6 +17,7 @@ import tyro
 
 from everlong.data.standard_library import standard_library
 from everlong.diagnostics.config import DiagnosisConfig
+from everlong.recipes._runs import in_folder
 from everlong.records import Repair, Training
 from everlong.runs import environment, write_json
 from everlong.workflows._subject import bundled_folder
@@ -86,17 +87,11 @@ def held_out_modules(folder: Path) -> list[str]:
 
 def _base(output: Path, seed: int) -> dict:
     """Trains and repairs one base; its figures, the excess with its simultaneous interval in nats."""
-    base, repairing = output / f"base-{seed}", output / f"repair-{seed}"
-    training, _ = train(TrainConfig(runtime=_runtime(base, seed)))
-    model = str(base / "models" / "scratch")
-    config = RepairConfig(runtime=_runtime(repairing, seed))
-    # a run that is gone on with takes its own settings
-    repaired = repair(config if repairing.exists() else replace(config, model=model))
+    base, runtime = output / f"base-{seed}", RuntimeConfig(seed=seed)
+    training, _ = train(in_folder(TrainConfig(runtime=runtime), base))
+    config = RepairConfig(model=str(base / "models" / "scratch"), runtime=runtime)
+    repaired = repair(in_folder(config, output / f"repair-{seed}"))
     return _figures(training, repaired.record)
-
-
-def _runtime(folder: Path, seed: int) -> RuntimeConfig:
-    return RuntimeConfig(resume=str(folder)) if folder.exists() else RuntimeConfig(output=str(folder), seed=seed)
 
 
 def _figures(training: Training, record: Repair) -> dict:

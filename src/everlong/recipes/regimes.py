@@ -14,6 +14,7 @@ import tyro
 
 from everlong.data.config import DataConfig
 from everlong.models.config import GLAConfig, LanguageModelConfig, Mamba1Config, Mamba2Config, RWKV6Config
+from everlong.recipes._runs import in_folder
 from everlong.workflows.config import RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import repair
 from everlong.workflows.train import train
@@ -57,36 +58,16 @@ class RegimesRecipe:
 def main(recipe: RegimesRecipe) -> None:
     """Runs the regimes one after the other."""
     data = DataConfig(data=(str(recipe.books / "train"),), held_out=(str(recipe.books / "test"),), tokenizer="bytes")
+    runtime, default = RuntimeConfig(seed=recipe.seed), TrainConfig()
     for name in recipe.architectures:
-        base, repairing = recipe.output / f"{name}-base", recipe.output / f"{name}-repair"
-        default = TrainConfig()
-        train(
-            replace(
-                default,
-                model=REGIMES[name],
-                context=recipe.context,
-                training=replace(default.training, steps=recipe.training_steps),
-                data=data,
-                runtime=_fresh(base, recipe.seed),
-            )
-            if not base.exists()
-            else TrainConfig(runtime=RuntimeConfig(resume=str(base)))
-        )
-        repaired = repair(
-            RepairConfig(
-                model=str(base / "models" / "scratch"),
-                steps=recipe.repair_steps,
-                data=data,
-                runtime=_fresh(repairing, recipe.seed),
-            )
-            if not repairing.exists()
-            else RepairConfig(runtime=RuntimeConfig(resume=str(repairing)))
-        )
+        base = recipe.output / f"{name}-base"
+        training = replace(default.training, steps=recipe.training_steps)
+        config = TrainConfig(model=REGIMES[name], context=recipe.context, training=training, data=data, runtime=runtime)
+        train(in_folder(config, base))
+        model = str(base / "models" / "scratch")
+        repairing = RepairConfig(model=model, steps=recipe.repair_steps, data=data, runtime=runtime)
+        repaired = repair(in_folder(repairing, recipe.output / f"{name}-repair"))
         print(f"{name}: {repaired.diagnoses['before'].verdict.sentence} {repaired.record.sentence}", flush=True)
-
-
-def _fresh(folder: Path, seed: int) -> RuntimeConfig:
-    return RuntimeConfig(output=str(folder), seed=seed)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,9 @@ def propose(config: RepairConfig, context: int) -> Proposal:
     if probability is None:
         probability = min(LARGEST_PROBABILITY, round(context / age, 4))
     age = min(age, round(context / probability)) if probability else age
+    most = STEPS[0] if probability == 1 else STEPS[-1]  # where nothing is passed on, no number of steps helps
     steps = config.steps or next(
-        (steps for steps in STEPS if exposure_share(config, context, steps, probability, age) >= SHARE), STEPS[0]
+        (steps for steps in STEPS if exposure_share(config, context, steps, probability, age) >= SHARE), most
     )
     share = exposure_share(config, context, steps, probability, age)
     words = (

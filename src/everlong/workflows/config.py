@@ -89,6 +89,16 @@ class RepairConfig:
     diagnosis: DiagnosisConfig = field(default_factory=DiagnosisConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
+    def __post_init__(self) -> None:
+        for name in ("reach", "steps", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise EverlongError(f"--{name.replace('_', '-')} {value} is too small; it must be at least 1")
+        if self.reset_probability is not None and not 0 <= self.reset_probability <= 1:
+            raise EverlongError(f"--reset-probability {self.reset_probability} must lie between 0 and 1")
+        if self.learning_rate <= 0:
+            raise EverlongError(f"--learning-rate {self.learning_rate} must be above 0")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
