@@ -13,13 +13,13 @@ from pathlib import Path
 import tyro
 
 from everlong.data.config import DataConfig
-from everlong.models.config import GLAConfig, LanguageModelConfig, Mamba1Config, Mamba2Config, RWKV6Config
+from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
 from everlong.recipes._runs import in_folder
-from everlong.workflows.config import RepairConfig, RuntimeConfig, TrainConfig
+from everlong.workflows.config import Architecture, RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import repair
 from everlong.workflows.train import train
 
-REGIMES: dict[str, LanguageModelConfig] = {
+REGIMES: dict[str, Architecture] = {
     "gla": GLAConfig(
         vocab_size=256,
         d_model=128,
