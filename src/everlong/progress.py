@@ -21,7 +21,7 @@ LOG_EVERY_SECONDS = 15.0
 class Task:
     """One long part. ``advance`` it by the units done; a note (the loss, say) stands beside the bar."""
 
-    def __init__(self, console: Console, bars: Bars, description: str, total: int, before: int):
+    def __init__(self, console: Console, bars: Bars, description: str, total: int | None, before: int):
         self._console, self._bars, self._description, self._total = console, bars, description, total
         self._bar = bars.add_task(description, total=total, completed=before, note="")
         self._before = self._done = before  # an earlier process's units say nothing about this one's speed
@@ -34,11 +34,13 @@ class Task:
         self._note = self._note if note is None else note
         self._bars.update(self._bar, advance=units, note=self._note)
         now = time.monotonic()
-        if not self._console.is_terminal and (now - self._logged > LOG_EVERY_SECONDS or self._done >= self._total):
+        if not self._console.is_terminal and (now - self._logged > LOG_EVERY_SECONDS or self._done == self._total):
             self._logged = now
             self._console.print(self._line(now - self._started), highlight=False)
 
     def _line(self, elapsed: float) -> str:
+        if self._total is None:
+            return f"{self._description}: {self._done:,} done, {elapsed:.0f} s  {self._note}".rstrip()
         here = self._done - self._before
         left = elapsed / here * (self._total - self._done) if here else 0.0
         share = 100 * self._done / max(self._total, 1)
@@ -56,8 +58,8 @@ class Progress:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     @contextmanager
-    def task(self, description: str, total: int, done: int = 0) -> Iterator[Task]:
-        """A long part of ``total`` units, of which ``done`` were done in an earlier process."""
+    def task(self, description: str, total: int | None, done: int = 0) -> Iterator[Task]:
+        """A long part of ``total`` units (None: not known), of which ``done`` were done in an earlier process."""
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

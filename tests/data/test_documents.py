@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everlong.data.documents import read_documents
+from everlong.data.inputs import read_documents
 from everlong.errors import EverlongError
 
 
@@ -26,7 +26,7 @@ def names(*patterns: str, **options: str) -> list[str]:
     return [document.name for document in read_documents(patterns, **options)]
 
 
-def test_a_folder_is_walked_in_sorted_order_for_the_four_endings(here):
+def test_a_folder_is_walked_in_sorted_order_for_the_known_endings(here):
     write(
         {
             "books/b.md": "b",
@@ -116,19 +116,19 @@ def test_empty_documents_are_left_out_and_named(here):
         (
             {},
             ["missing/*.txt"],
-            r"^nothing matches 'missing/\*.txt': give files, folders or globs of .txt, .md, .py or",
+            r"^nothing matches 'missing/\*.txt': give files, folders or globs of .jsonl, .md, .py",
         ),
         ({}, [""], "^nothing matches ''"),
         ({}, [], "^no files given: give files"),
         (
             {"a.pdf": "x"},
             ["a.pdf"],
-            r"^a.pdf is no .txt, .md, .py or .jsonl file: convert it, or leave it out of 'a.pdf'$",
+            r"^a.pdf is no .jsonl, .md, .py, .txt \(also .gz or .zst\) or .parquet file: convert it, or leave it out of",
         ),
         ({"x/a.pdf": "x"}, ["x/*"], r"^x/a.pdf is no .* leave it out of 'x/\*'$"),
-        ({"x/a.pdf": "x"}, ["x"], r"^'x' holds no .txt, .md, .py or .jsonl files"),
+        ({"x/a.pdf": "x"}, ["x"], r"^'x' holds no .jsonl, .md, .py, .txt .* files"),
         ({"a.txt": b"ab\xffc"}, ["a.txt"], r"^a.txt is not UTF-8 at byte 2 \(0xff\): re-encode it as UTF-8$"),
-        ({"a.jsonl": b'{"text": "a"}\n{"text": "\xe9"}\n'}, ["a.jsonl"], r"^a.jsonl is not UTF-8 at byte 24 \(0xe9\)"),
+        ({"a.jsonl": b'{"text": "a"}\n{"text": "\xe9"}\n'}, ["a.jsonl"], r"^a.jsonl line 2 is not UTF-8 at byte 24 \(0xe9\)"),
         (
             {"a.jsonl": '{"text": "a"}\n{"text": \n'},
             ["a.jsonl"],
@@ -136,7 +136,7 @@ def test_empty_documents_are_left_out_and_named(here):
         ),
         ({"a.jsonl": "[1]\n"}, ["a.jsonl"], "^a.jsonl line 1 is a JSON list"),
         ({"a.jsonl": '{"b": 1, "a": 2}'}, ["a.jsonl"], r"^a.jsonl line 1 has no column 'text'; it has \['a', 'b'\]"),
-        ({"a.jsonl": '{"text": null}'}, ["a.jsonl"], "^a.jsonl line 1: column 'text' is a NoneType, not text"),
+        ({"a.jsonl": '{"text": null}'}, ["a.jsonl"], "^a.jsonl line 1: column 'text' is null, not text"),
         ({"a.jsonl": '{"text": "a\\ud800"}'}, ["a.jsonl"], "^a.jsonl line 1: column 'text' has half a character at 1"),
         ({"a.txt": "", "b.txt": "\n"}, ["a.txt", "b.txt"], "^all 2 documents are empty, such as a.txt: give files"),
     ],

@@ -1,6 +1,6 @@
 """What the data orders share: documents cut into chunks, and a batch of chunks."""
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from everlong.data.corpus import Corpus
 from everlong.errors import EverlongError
 
 
-class Chunks:
+class Chunks(ABC):
     """Each document cut into consecutive chunks; a data order says which of them each row reads.
 
     Chunk i of a document reads tokens [iT, (i+1)T) and predicts [iT+1, (i+1)T+1); it never crosses into another
@@ -31,10 +31,8 @@ class Chunks:
     """
 
     def __init__(self, corpus: Corpus, *, length: int, batch_size: int, seed: int):
-        for name, value, least in (("length", length, 1), ("batch size", batch_size, 1), ("seed", seed, 0)):
-            if value < least:
-                raise EverlongError(f"{name} {value}: give {least} or more")
-        sizes = np.array([len(document.tokens) for document in corpus.documents], dtype=np.int64)
+        check_order(length, batch_size, seed)
+        sizes = corpus.sizes
         self._counts = np.maximum(sizes - 1, 0) // length  # chunks of each document
         self.chunks = int(self._counts.sum())
         if not self.chunks:
@@ -47,8 +45,20 @@ class Chunks:
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self._documents = corpus.documents
 
-    def _batch(self, places: Iterable[tuple[int, int]]) -> Batch:
-        """The batch whose rows are these (document, chunk of the document)."""
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        """The batch of a step, counted from 0, or only some of its rows; a function of the seed and the step alone."""
+        wanted = range(self.batch_size) if rows is None else rows
+        self._lay_out(step)
+        return self._read(wanted, [self._place(step, row) for row in wanted])
+
+    def _lay_out(self, step: int) -> None:
+        """Prepares whatever ``_place`` needs for a step."""
+
+    @abstractmethod
+    def _place(self, step: int, row: int) -> tuple[int, int]:
+        """The document that a row reads at a step, and which chunk of it."""
+
+    def _read(self, numbers: range, places: list[tuple[int, int]]) -> Batch:
         rows, starts = [], []
         for document, chunk in places:
             start = chunk * self.length
@@ -59,5 +69,12 @@ class Chunks:
             tokens=tokens[:, :-1].contiguous(),
             targets=tokens[:, 1:].contiguous(),
             starts=torch.tensor(starts),
-            rows=torch.arange(self.batch_size),
+            rows=torch.arange(numbers.start, numbers.stop),
         )
+
+
+def check_order(length: int, batch_size: int, seed: int) -> None:
+    """Raises an error for a number out of range."""
+    for name, value, least in (("length", length, 1), ("batch size", batch_size, 1), ("seed", seed, 0)):
+        if value < least:
+            raise EverlongError(f"{name} {value}: give {least} or more")

@@ -16,7 +16,8 @@ class Batch:
         targets: the token after each input, in the same document, int64.
         loss_mask: True where the loss counts; None: everywhere.
         starts: True for a row that begins at its document's first token.
-        resets: True at the first token of each document within packed rows; None: no document begins inside a row.
+        resets: True where a document begins inside a row, whose state is zero there; what it is at the beginning of a
+            row, ``starts`` helps the intervention to decide. None: no document begins inside a row.
         rows: each row's place in the whole batch, 0 to B - 1, which seeds what is drawn for it on any number of ranks.
     """
 

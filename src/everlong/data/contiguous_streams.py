@@ -6,7 +6,6 @@ from itertools import count
 
 from everlong.data._chunks import Chunks
 from everlong.data._permutation import permutation
-from everlong.data.batch import Batch
 from everlong.data.corpus import Corpus
 from everlong.errors import EverlongError
 
@@ -36,22 +35,20 @@ class ContiguousStreams(Chunks):
             )
         self._free = [(0, row) for row in range(batch_size)]  # a heap: the step at which a row ends its last document
         self._begun: list[list[int]] = [[] for _ in range(batch_size)]  # of each row: the steps at which it begins one
-        self._read: list[list[int]] = [[] for _ in range(batch_size)]  # and which one
+        self._documents_of: list[list[int]] = [[] for _ in range(batch_size)]  # and which one
         self._list = (document for epoch in count() for document in self._shuffled(epoch))
 
-    def batch(self, step: int) -> Batch:
-        """The batch of a step, counted from 0: a function of the seed and the step alone."""
+    def _lay_out(self, step: int) -> None:
         while self._free[0][0] <= step:  # lay out until every row has something to read at the step
             begin, row = self._free[0]
             document = next(self._list)
             self._begun[row].append(begin)
-            self._read[row].append(document)
+            self._documents_of[row].append(document)
             heapq.heapreplace(self._free, (begin + int(self._counts[document]), row))
-        return self._batch(self._place(row, step) for row in range(self.batch_size))
 
-    def _place(self, row: int, step: int) -> tuple[int, int]:
+    def _place(self, step: int, row: int) -> tuple[int, int]:
         index = bisect_right(self._begun[row], step) - 1
-        return self._read[row][index], step - self._begun[row][index]
+        return self._documents_of[row][index], step - self._begun[row][index]
 
     def _shuffled(self, epoch: int) -> list[int]:
         return self._cut[permutation(len(self._cut), self.seed, epoch)].tolist()

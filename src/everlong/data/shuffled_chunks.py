@@ -4,7 +4,6 @@ import numpy as np
 
 from everlong.data._chunks import Chunks
 from everlong.data._permutation import permutation
-from everlong.data.batch import Batch
 from everlong.data.corpus import Corpus
 
 
@@ -25,11 +24,8 @@ class ShuffledChunks(Chunks):
         """The epoch, counted from 0, to which the step's first row belongs."""
         return step * self.batch_size // self.chunks
 
-    def batch(self, step: int) -> Batch:
-        """The batch of a step, counted from 0: a function of the seed and the step alone."""
-        return self._batch(self._place(index) for index in range(step * self.batch_size, (step + 1) * self.batch_size))
-
-    def _place(self, index: int) -> tuple[int, int]:
+    def _place(self, step: int, row: int) -> tuple[int, int]:
+        index = step * self.batch_size + row
         epoch, place = divmod(index, self.chunks)
         chunk = self._shuffled(epoch)[place]
         document = int(np.searchsorted(self._first_chunk, chunk, side="right")) - 1

@@ -10,7 +10,8 @@ import torch
 from everlong.checkpoints._checkpoint import Checkpoint
 from everlong.data.config import DataConfig
 from everlong.data.corpus import Corpus, Split, split
-from everlong.data.documents import Documents, read_documents
+from everlong.data.inputs import find_inputs
+from everlong.data.opening import encode_in_memory, open_corpus
 from everlong.data.standard_library import standard_library
 from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
@@ -101,21 +102,27 @@ def open_text(
 
     What --held-out names is taken out of --data. Where nothing is trained, all of --data is there to be measured on.
     """
-    names = None
-    if data.held_out:
-        if trains and not data.data:
-            raise EverlongError(f"--held-out {data.held_out[0]} without --data: give what is to be trained on, too")
-        aside = read_documents(data.held_out, text_column=data.text_column)
-        names = frozenset(document.name for document in aside)
-        found = read_documents([*data.data, *data.held_out], text_column=data.text_column) if trains else aside
-    elif data.data:
-        found = read_documents(data.data, text_column=data.text_column)
-    else:
-        found, names = standard_library(), bundled_held_out()
-    corpus = _encode(found, tokenizer, progress)
+    if not data.data and not data.held_out:
+        names = bundled_held_out()
+        corpus = encode_in_memory(standard_library(), tokenizer, progress)
+        if not trains:
+            return Split(Corpus(()), corpus if names is None else corpus.select(names))
+        return split(corpus, length=length, documents=documents, seed=seed, held_out_names=names)
+    if trains and not data.data:
+        raise EverlongError(f"--held-out {data.held_out[0]} without --data: give what is to be trained on, too")
+    aside = find_inputs(data.held_out, stream=data.stream)
     if not trains:
-        return Split(Corpus(()), corpus if names is None else corpus.select(names))
-    return split(corpus, length=length, documents=documents, seed=seed, held_out_names=names)
+        measured = aside or find_inputs(data.data, stream=data.stream)
+        return Split(Corpus(()), open_corpus(measured, tokenizer, data, progress))
+    found = find_inputs(data.data, stream=data.stream)
+    if not aside:
+        corpus = open_corpus(found, tokenizer, data, progress)
+        return split(corpus, length=length, documents=documents, seed=seed)
+    apart = {each.key for each in aside}
+    found = [each for each in found if each.key not in apart]
+    if not found:
+        raise EverlongError("all of --data is held out and nothing is left to train on: give more --data")
+    return Split(*(open_corpus(inputs, tokenizer, data, progress) for inputs in (found, aside)))
 
 
 def bundled_held_out() -> frozenset[str] | None:
@@ -124,12 +131,3 @@ def bundled_held_out() -> frozenset[str] | None:
     if not record.is_file():
         return None  # while the recipe that makes the bundled model runs for the first time
     return frozenset(json.loads(record.read_text(encoding="utf-8"))["held_out"])
-
-
-def _encode(found: Documents, tokenizer: Tokenizer, progress: Progress) -> Corpus:
-    if found.skipped:
-        first = ", ".join(f"{name} ({why})" for name, why in list(found.skipped.items())[:3])
-        progress.say(f"{len(found.skipped)} documents are left out: {first}{', ...' if len(found.skipped) > 3 else ''}")
-    characters = sum(len(document.text) for document in found.documents)
-    with progress.task("reading text", total=characters) as task:
-        return Corpus.encode(found.documents, tokenizer, task.advance)
