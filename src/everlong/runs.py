@@ -25,7 +25,17 @@ from filelock import FileLock, Timeout
 from everlong.errors import EverlongError
 from everlong.records import Record, load_record, save_record
 
-PACKAGES = ("everlong", "torch", "accelerate", "transformers", "safetensors", "numpy", "numba")
+PACKAGES = (
+    "everlong",
+    "torch",
+    "accelerate",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "safetensors",
+    "numpy",
+    "numba",
+)
 
 
 class Run:

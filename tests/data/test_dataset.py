@@ -75,7 +75,9 @@ def test_a_missing_column_configuration_or_split_is_named_with_those_there(strea
     message = refused("repo:en", text_column="body", stream=stream)
     assert message == "dataset repo:en:train has no column 'body'; it has ['n', 'text']: choose one with --text-column"
     message = refused("repo:fr", stream=stream)
-    assert message.startswith("dataset repo:fr:train cannot be loaded: BuilderConfig 'fr' not found. Available: ['en', ")
+    assert message.startswith(
+        "dataset repo:fr:train cannot be loaded: BuilderConfig 'fr' not found. Available: ['en', "
+    )
     message = refused("repo:en:test", stream=stream)
     assert message.startswith("dataset repo:en:test cannot be loaded: ")
     assert "['train', 'validation']" in message
@@ -127,8 +129,8 @@ def test_a_dataset_of_the_hub_is_asked_for_by_id_configuration_and_split(monkeyp
     monkeypatch.setattr(datasets, "load_dataset", load)
     message = refused("owner/name:20231101.en:validation[:5]", stream=True)
     assert message.startswith(
-        "dataset owner/name:20231101.en:validation[:5] cannot be loaded (no file or folder here is named 'owner/name'): "
-        "no network here; give --data FILES"
+        "dataset owner/name:20231101.en:validation[:5] cannot be loaded "
+        "(no file or folder here is named 'owner/name'): no network here; give --data FILES"
     )
     refused("owner/name")
     assert asked == [("owner/name", "20231101.en", "validation", True), ("owner/name", None, "train", False)]

@@ -123,7 +123,9 @@ def test_a_null_text_is_named_with_row_and_row_group():
 
 def test_a_missing_or_wrong_column_is_named():
     write_parquet(["a"])
-    with pytest.raises(EverlongError, match=r"^a.parquet has no column 'body'; it has \['n', 'text'\]: .*--text-column"):
+    with pytest.raises(
+        EverlongError, match=r"^a.parquet has no column 'body'; it has \['n', 'text'\]: .*--text-column"
+    ):
         read_documents(["a.parquet"], text_column="body")
     with pytest.raises(EverlongError, match=r"^a.parquet row 1 \(row group 1\): column 'n' is of type int, not text"):
         read_documents(["a.parquet"], text_column="n")
@@ -131,7 +133,9 @@ def test_a_missing_or_wrong_column_is_named():
 
 def test_text_in_parquet_that_is_not_utf8_is_named():
     values = pyarrow.array([b"fine", b"caf\xe9"], type=pyarrow.binary()).cast(pyarrow.string(), safe=False)
-    parquet.write_table(pyarrow.table({"text": pyarrow.Array.from_buffers(pyarrow.string(), 2, values.buffers())}), "a.parquet")
+    parquet.write_table(
+        pyarrow.table({"text": pyarrow.Array.from_buffers(pyarrow.string(), 2, values.buffers())}), "a.parquet"
+    )
     message = refused("a.parquet")
     assert message.startswith("a.parquet row group 1, row 2: column 'text' is not UTF-8 at its byte 3")
 

@@ -90,7 +90,7 @@ def test_a_batch_depends_on_seed_and_step_alone():
     for step in reversed(range(30)):
         for one in (backwards.batch(step), order().batch(step)):
             assert torch.equal(one.tokens, expected[step].tokens)
-            assert torch.equal(one.resets, expected[step].resets)
+            assert str(one.resets) == str(expected[step].resets)
     assert not torch.equal(order(seed=1).batch(0).tokens, expected[0].tokens)
 
 
@@ -109,6 +109,7 @@ def test_a_model_reads_packed_documents_as_it_reads_each_alone():
             alone[int(tokens[0, 0]) // 1000] = model(tokens).logits[0]
     batch = order(6, length=32).batch(0)
     logits = model(batch.tokens, resets=batch.resets).logits
+    assert batch.loss_mask is not None
     for row, at in batch.loss_mask.nonzero().tolist():
         document, position = divmod(int(batch.tokens[row, at]), 1000)
         assert torch.allclose(logits[row, at], alone[document][position], atol=1e-10)

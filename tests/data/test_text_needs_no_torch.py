@@ -5,13 +5,16 @@ import sys
 
 import pytest
 
-MODULES = ["config", "corpus", "documents", "orders", "standard_library", "tokenizers"]
+MODULES = [
+    *("config", "corpus", "dataset", "documents", "inputs", "opening", "orders", "standard_library"),
+    *("token_file", "tokenization", "tokenizers"),
+]
 
 
 def test_modules_without_tensors_import_neither_torch_nor_transformers():
     code = f"import sys; [__import__('everlong.data.' + name) for name in {MODULES}]; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "transformers", "tokenizers"} & set(loaded)
+    assert not {"torch", "transformers", "tokenizers", "datasets", "pyarrow", "zstandard"} & set(loaded)
 
 
 def test_the_configuration_defaults_to_text_that_needs_no_download():

@@ -1,10 +1,16 @@
 """What is trained on and what is measured on, as the flags say it."""
 
+import gzip
+
+import pyarrow
 import pytest
+import zstandard
+from pyarrow import parquet
 from rich.console import Console
 
 from everlong.data.config import DataConfig
 from everlong.data.tokenizers import ByteTokenizer
+from everlong.errors import EverlongError
 from everlong.progress import Progress
 from everlong.workflows._subject import bundled_held_out, open_text
 
@@ -49,3 +55,37 @@ def test_the_bundled_models_held_out_modules_are_never_trained_on():
     assert held_out is not None
     assert not {document.name for document in text.train.documents} & held_out
     assert sum(len(document.tokens) > 16384 for document in text.held_out.documents) >= 32
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_every_kind_of_text_is_opened_side_by_side(tmp_path, monkeypatch, cached):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "prepared")
+    place = tmp_path / "text"
+    (place / "set").mkdir(parents=True)
+    rows = b"".join(b'{"text": "document %d"}\n' % number for number in range(3))
+    (place / "a.jsonl.gz").write_bytes(gzip.compress(rows))
+    (place / "b.jsonl.zst").write_bytes(zstandard.compress(rows))
+    (place / "c.txt.zst").write_bytes(zstandard.compress(b"document 3"))
+    parquet.write_table(pyarrow.table({"text": ["document 4"]}), place / "d.parquet")
+    (place / "set" / "e.jsonl").write_bytes(rows)
+    data = (str(place / "*.*"), f"{place / 'set'}::train")
+    config = DataConfig(data=data, token_cache=str(tmp_path / "tokens") if cached else None)
+    progress = Progress(Console(quiet=True))
+    text = open_text(config, ByteTokenizer(), trains=False, length=250, documents=2, seed=0, progress=progress)
+    assert len(text.held_out.documents) == 3 + 3 + 1 + 1 + 3
+    assert {bytes(document.tokens.tolist()) for document in text.held_out.documents} == {
+        b"document %d" % number for number in range(5)
+    }
+
+
+def test_held_out_files_are_taken_out_of_what_a_folder_gives_with_token_files_too(folder, tmp_path):
+    config = DataConfig(data=(str(folder),), held_out=(str(folder / "[03].txt"),), token_cache=str(tmp_path / "tokens"))
+    train, held_out = names(config, trains=True)
+    assert held_out == {"0.txt", "3.txt"}
+    assert train == {"1.txt", "2.txt", "4.txt", "5.txt"}
+
+
+def test_nothing_left_to_train_on_is_refused(folder):
+    with pytest.raises(EverlongError, match=r"^all of --data is held out and nothing is left to train on"):
+        names(DataConfig(data=(str(folder),), held_out=(str(folder),)), trains=True)

@@ -51,7 +51,7 @@ class Chunks(ABC):
         self._lay_out(step)
         return self._read(wanted, [self._place(step, row) for row in wanted])
 
-    def _lay_out(self, step: int) -> None:
+    def _lay_out(self, step: int) -> None:  # noqa: B027  an order may have nothing to prepare
         """Prepares whatever ``_place`` needs for a step."""
 
     @abstractmethod

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 
@@ -42,7 +43,11 @@ class StoredDocuments(Sequence[TokenDocument]):
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def __getitem__(self, index):  # pyright: ignore[reportIncompatibleMethodOverride]
+    @overload
+    def __getitem__(self, index: int) -> TokenDocument: ...
+    @overload
+    def __getitem__(self, index: slice) -> "ChosenDocuments": ...
+    def __getitem__(self, index: int | slice) -> "TokenDocument | ChosenDocuments":
         if isinstance(index, slice):
             return ChosenDocuments(self, np.arange(len(self))[index])
         return self.document(range(len(self))[index])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 EMPTY = "empty"  # why a document without text is left out
 
+
 @dataclass(frozen=True)
 class Document:
     """One text that is read from its beginning; nothing is carried from one document into another."""

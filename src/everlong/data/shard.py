@@ -37,9 +37,10 @@ def rows_of(rank: int, processes: int, batch_size: int) -> range:
 
 
 class Shard:
-    """A data order as one process of several reads it: the same rows at every step, the batches otherwise unchanged.
+    """A data order as one process of several reads it: the same rows at every step.
 
-    So a row that goes on from batch to batch stays with its process, and any number of processes reads the same batches.
+    So a row that goes on from batch to batch stays with its process, and any number of processes reads the same
+    batches.
 
     Args:
         order: of the whole batches, the same on every process.

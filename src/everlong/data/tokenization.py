@@ -20,7 +20,9 @@ PIECE = 1 << 19  # characters that a process is sent at a time
 WAITING = 3  # pieces a process, sent or ready: what is in memory does not grow with the corpus
 
 
-def tokenize(documents: Iterable[Document], tokenizer: Tokenizer, processes: int | None = None) -> Iterator[TokenDocument]:
+def tokenize(
+    documents: Iterable[Document], tokenizer: Tokenizer, processes: int | None = None
+) -> Iterator[TokenDocument]:
     """The tokens of each document, in the order of the documents.
 
     Processes are spawned, never forked: a fork of a process in which a Numba kernel has run on several threads is

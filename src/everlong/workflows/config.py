@@ -120,6 +120,9 @@ class TrainConfig:
     )
     context: int = 64
     """Training length in tokens."""
+    data_order: Literal["contiguous", "packed", "shuffled"] = "shuffled"
+    """How documents fill the rows: chunks in random order; chunks that go on from batch to batch; or packed, whole
+    documents one after another in a row (the choice for many that are shorter than --context)."""
     training: TrainingConfig = field(
         default_factory=lambda: TrainingConfig(steps=1500, batch_size=32, learning_rate=3e-3)
     )

@@ -6,7 +6,7 @@ from shutil import rmtree
 
 import torch
 
-from everlong.data.shuffled_chunks import ShuffledChunks
+from everlong.data.orders import DATA_ORDERS
 from everlong.data.tokenizers import load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
@@ -57,7 +57,8 @@ def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
         seed=runtime.seed,
         progress=progress,
     )
-    source = ShuffledChunks(text.train, length=config.context, batch_size=settings.batch_size, seed=runtime.seed)
+    order = DATA_ORDERS[config.data_order]
+    source = order(text.train, length=config.context, batch_size=settings.batch_size, seed=runtime.seed)
     torch.manual_seed(runtime.seed)
     model = ARCHITECTURES[config.model.architecture](config.model, backend=runtime.backend)
     model = model.to(device=best_device(runtime.device), dtype=parse_dtype(runtime.dtype))
