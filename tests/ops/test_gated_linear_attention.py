@@ -16,7 +16,7 @@ from everlong.ops.backends import GATED_LINEAR_ATTENTION
 from everlong.ops.gated_linear_attention.chunked import gated_linear_attention as chunked
 from everlong.ops.gated_linear_attention.reference import gated_linear_attention as reference
 
-from .contract import BOUNDS, Inputs, check, gradients_of, results, servers, strided
+from .contract import BOUNDS, Inputs, check, gradients_of, results, servers, slices, strided
 
 BACKENDS = [
     pytest.param(name, dtype, id=f"{name}-{str(dtype).removeprefix('torch.')}")
@@ -65,11 +65,6 @@ def make(
     return inputs
 
 
-def slices(inputs: Inputs, start: int, stop: int) -> Inputs:
-    """Tokens start to stop - 1; what has no time axis is kept."""
-    return {n: x if n in ("initial_state", "bonus") else x[:, start:stop] for n, x in inputs.items()}
-
-
 @pytest.mark.parametrize("form", ["plain", "bonus", "resets", "bonus and resets"])
 @pytest.mark.parametrize("per_channel", [False, True], ids=["scalar", "vector"])
 @pytest.mark.parametrize(("length", "groups"), [(1, 2), (2, 1), (3, 4), (63, 1), (64, 4), (65, 2), (150, 2)])
@@ -115,25 +110,6 @@ def test_a_strong_decay_does_not_blur_the_weak_ones_after_it(backend, per_channe
     exact = results(reference, inputs)
     check(results(GATED_LINEAR_ATTENTION[backend], inputs, torch.float32), exact, 2e-6)
     assert exact["gradient of log_decay"][:, 9:].abs().max() > 1  # the weak decays after it do matter
-
-
-@pytest.mark.parametrize("cut", [1, 40, 64])
-@pytest.mark.parametrize("form", ["plain", "bonus and resets"])
-@pytest.mark.parametrize("per_channel", [False, True], ids=["scalar", "vector"])
-@pytest.mark.parametrize("backend", FLOAT32)
-def test_running_x_then_y_with_the_carried_state_equals_running_xy(backend, per_channel, form, cut):
-    operation = GATED_LINEAR_ATTENTION[backend]
-
-    def in_two(**inputs: Tensor) -> tuple[Tensor, Tensor]:
-        first, state = operation(**slices(inputs, 0, cut))
-        second, state = operation(**{**slices(inputs, cut, 65), "initial_state": state})
-        return torch.cat([first, second], dim=1), state
-
-    inputs = make(1, per_channel=per_channel, bonus="bonus" in form, resets="resets" in form)
-    inputs.pop("resets", None)
-    if "resets" in form:
-        inputs["resets"] = (torch.arange(65) % 17 == 6)[None]  # the state reaches the cut
-    check(results(in_two, inputs, torch.float32), results(reference, inputs), 1e-5)
 
 
 @pytest.mark.parametrize("backend", FLOAT32)
