@@ -153,6 +153,22 @@ def test_rows_of_a_batch_do_not_meet(backend):
         assert torch.equal(x[[0, 2]], spoilt[name][[0, 2]]), name
 
 
+@pytest.mark.parametrize("strongest", [60.0, 2000.0])
+@pytest.mark.parametrize("per_channel", [False, True], ids=["scalar", "vector"])
+@pytest.mark.parametrize("backend", FLOAT32)
+def test_the_gradient_of_a_strong_decay_is_small_enough_to_be_multiplied_by_it(backend, per_channel, strongest):
+    """Parameters set the logarithm of a decay's rate: what reaches them is the gradient times the log-decay.
+
+    Seen: 2.1e-5 (cpu, scalar, 60), where a sum over later tokens that is not started anew gives 1.1e-3 (2000).
+    """
+    for bonus in (False, True):
+        inputs = make(per_channel=per_channel, bonus=bonus, strongest=strongest)
+        found = results(GATED_LINEAR_ATTENTION[backend], inputs, torch.float32)["gradient of log_decay"]
+        exact = results(reference, inputs)["gradient of log_decay"]
+        reached = {"rate": found.double() * inputs["log_decay"]}
+        check(reached, {"rate": exact * inputs["log_decay"]}, 4e-5)
+
+
 @pytest.mark.parametrize("part", [0, 1], ids=["outputs", "final state"])
 @pytest.mark.parametrize("backend", FLOAT32)
 def test_a_loss_on_only_one_of_the_two_results_has_its_own_gradients(backend, part):
