@@ -173,8 +173,8 @@ def test_a_gla_without_the_fused_norm_is_read(tmp_path):
         ("gla", {"expand_v": 2.0}, "says expand_v 2.0, which makes 32, model.layers.0.attn.v_proj.weight has 16"),
         (
             "gla",
-            {"num_heads": 4},
-            "says num_heads 4, which makes 4, model.layers.0.attn.g_norm_swish_gate.weight has 8",
+            {"num_heads": 1},
+            "says num_heads 1, which makes 16, model.layers.0.attn.g_norm_swish_gate.weight has 8",
         ),
         ("gla", {"intermediate_size": 32}, "says intermediate_size 32, model.layers.0.mlp.gate_proj.weight has 24"),
         (

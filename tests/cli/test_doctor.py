@@ -146,7 +146,7 @@ def test_a_model_in_one_file_shows_its_sizes_by_its_tensors(doctor, shared):
     assert "proj_low_rank_dim 32 layers.0.mixer.time_maa_w1" in screen
     assert "intermediate_size 448 layers.0.mlp.key.weight" in screen
     assert "pad_vocab_size_multiple 1 the tensors' sizes, or fixed by the format" in screen
-    assert "dtype in the file float32 x 222, Q5_1 x 120 tiny-rwkv" in screen
+    assert "dtype in the file float32 x 210, Q5_1 x 132 tiny-rwkv" in screen
     assert "dtype in memory float32 --dtype" in screen
     assert "shift shift 128 float32 12 6,144" in screen
 
@@ -156,7 +156,7 @@ def test_a_model_in_one_file_shows_its_sizes_by_its_tensors(doctor, shared):
     [
         ("gla", "fla", ("num_heads 2 num_heads; layers.0.mixer.g_norm.weight", "head untied tie_word_embeddings")),
         ("rwkv6", "fla", ("headdim 4 no key of its own: the default, or it follows; layers.0.mixer.time_faaaa",)),
-        ("rwkv6", "rwkv", ("headdim 4 layers.0.mixer.time_faaaa", "dtype in the file float32 x 58 model.pth")),
+        ("rwkv6", "rwkv", ("headdim 4 layers.0.mixer.time_faaaa", "dtype in the file float32 x 62 model.pth")),
         ("mamba1", "transformers", ("d_state 3 state_size; layers.0.mixer.A_log", "head tied tie_word_embeddings")),
     ],
 )
