@@ -178,7 +178,7 @@ def _open_file(file: Path, format_: FileFormat, by_folder: bool, placement: Plac
         container="pth",
         file=None if by_folder else file,
         weights=file,
-        stored_dtypes=_dtypes(tensors),
+        stored_dtypes=format_.stored_dtypes(file, tensors),
     )
 
 

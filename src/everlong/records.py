@@ -242,6 +242,8 @@ class Backend(Record):
     reason: str | None
     """Why it cannot serve here; None: it can."""
     chosen: bool
+    why: str = ""
+    """Why it was chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)

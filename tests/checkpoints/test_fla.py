@@ -57,6 +57,32 @@ def test_a_round_trip_keeps_every_bit_and_the_settings(architecture, tied, dtype
     same(model, again.model)
 
 
+@every_architecture
+def test_shards_are_read(architecture, tmp_path):
+    model = made(architecture)
+    save(model, tmp_path / "a", format="fla")
+    tensors = load_file(tmp_path / "a/model.safetensors")
+    (tmp_path / "a/model.safetensors").unlink()
+    table = {}
+    for number, names in enumerate((sorted(tensors)[::2], sorted(tensors)[1::2]), start=1):
+        shard = f"model-0000{number}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in names}, tmp_path / "a" / shard)
+        table |= dict.fromkeys(names, shard)
+    (tmp_path / "a/model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": table}))
+    same(model, open_model(tmp_path / "a", backend="chunked").model)
+
+
+@every_architecture
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_padded_vocabulary_goes_in_with_all_its_rows(architecture, tied, tmp_path):
+    model = made(architecture, pad_vocab_size_multiple=8, tie_embeddings=tied)
+    save(model, tmp_path / "a", format="fla")
+    opened = open_model(tmp_path / "a", backend="chunked").model
+    assert opened.config.vocab_size == model.config.padded_vocab_size == 16
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(opened.state_dict()[name], tensor), name
+
+
 def test_the_tensors_have_the_names_and_shapes_of_fla(tmp_path):
     save(made("rwkv6", n_layer=1), tmp_path / "rwkv6", format="fla")
     attention = {
@@ -140,11 +166,54 @@ def test_a_gla_without_the_fused_norm_is_read(tmp_path):
         ("gla", {"num_heads": 3}, "num_heads 3 does not divide expand_k * d_model = 8"),
         ("gla", {"hidden_size": "16"}, "hidden_size is '16'; it must be of type int"),
         ("gla", {"num_hidden_layers": 5}, "says num_hidden_layers 5, the weights hold 2 layers"),
-        ("gla", {"expand_k": 1.0}, "makes model.layers.0.attn.q_proj.weight [16, 16], model.safetensors holds [8, 16]"),
+        ("gla", {"expand_k": 1.0}, "says expand_k 1.0, which makes 16, model.layers.0.attn.q_proj.weight has 8"),
         ("rwkv6", {"hidden_act": "relu"}, "hidden_act is 'relu'; Everlong's rwkv6 has 'sqrelu' only"),
         ("rwkv6", {"norm_first": False}, "norm_first is False; Everlong's rwkv6 has True only"),
         ("rwkv6", {"num_heads": 5}, "num_heads is 5; it must divide expand_k * hidden_size = 16"),
-        ("rwkv6", {"proj_low_rank_dim": 4}, "makes model.layers.0.attn.x_proj.0.linear.weight"),
+        ("gla", {"expand_v": 2.0}, "says expand_v 2.0, which makes 32, model.layers.0.attn.v_proj.weight has 16"),
+        (
+            "gla",
+            {"num_heads": 1},
+            "says num_heads 1, which makes 16, model.layers.0.attn.g_norm_swish_gate.weight has 8",
+        ),
+        ("gla", {"intermediate_size": 32}, "says intermediate_size 32, model.layers.0.mlp.gate_proj.weight has 24"),
+        (
+            "gla",
+            {"intermediate_size": None},
+            "says hidden_ratio 4.0, which makes 256, model.layers.0.mlp.gate_proj.weight has 24",
+        ),
+        ("gla", {"hidden_size": 32}, "says hidden_size 32, model.embeddings.weight is 16 wide"),
+        ("gla", {"vocab_size": 14}, "says vocab_size 14, model.embeddings.weight has 13 rows"),
+        (
+            "rwkv6",
+            {"proj_low_rank_dim": 4},
+            "says proj_low_rank_dim 4, which makes 20, model.layers.0.attn.x_proj.0.linear.weight has 160",
+        ),
+        (
+            "rwkv6",
+            {"gate_low_rank_dim": 8},
+            "says gate_low_rank_dim 8, model.layers.0.attn.w_proj.linear.lora.0.weight has 64",
+        ),
+        (
+            "rwkv6",
+            {"num_heads": 4},
+            "says expand_k * hidden_size / num_heads 4, model.layers.0.attn.bonus has 8",
+        ),
+        (
+            "rwkv6",
+            {"expand_k": 1.0},
+            "says expand_k 1.0, which makes 32, model.layers.0.attn.r_proj.linear.weight has 16",
+        ),
+        (
+            "rwkv6",
+            {"expand_v": 2.0},
+            "says expand_v 2.0, which makes 64, model.layers.0.attn.v_proj.linear.weight has 32",
+        ),
+        (
+            "rwkv6",
+            {"hidden_ratio": 2},
+            "says hidden_ratio 2.0, which makes 64, model.layers.0.ffn.key.linear.weight has 128",
+        ),
         ("rwkv6", {"attention_hidden_size": 32}, "is of transformers' own rwkv6 code, not of fla; give BlinkDL's"),
     ],
 )

@@ -184,6 +184,61 @@ def test_every_type_of_rwkv_cpp_is_read_exactly(rwkv6, tmp_path, kind, error):
         same(rwkv6, opened.model)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(0, "float32"), (1, "float16"), (7, "Q5_0"), (8, "Q5_1"), (9, "Q8_0")])
+def test_what_the_file_holds_is_told_apart_from_what_is_in_memory(rwkv6, tmp_path, kind, name):
+    rwkv_cpp(rwkv6, tmp_path / "pth", tmp_path / "m.bin", kind)
+    opened = open_model(tmp_path / "m.bin", backend="chunked")
+    assert name in opened.stored_dtypes
+    assert set(opened.stored_dtypes) <= {name, "float32"}, "vectors stay as they are"
+    assert sum(opened.stored_dtypes.values()) == len(dict(read_tensors(tmp_path / "m.bin")))
+    assert {parameter.dtype for parameter in opened.model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (8, "vocabulary 12, the tensors say 11"),
+        (12, "width 33, the tensors say 32"),
+        (16, "layers 3, the tensors say 2"),
+    ],
+)
+def test_a_header_that_contradicts_the_tensors_is_named_with_both_numbers(rwkv6, tmp_path, place, message):
+    path = tmp_path / "m.bin"
+    rwkv_cpp(rwkv6, tmp_path / "pth", path, 0)
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<i", content, place, struct.unpack_from("<i", content, place)[0] + 1)
+    path.write_bytes(content)
+    with pytest.raises(EverlongError, match=f"{path}: the header says {message}"):
+        open_model(path, backend="chunked")
+
+
+class Trap:
+    """Unpickled, it would leave a mark."""
+
+    mark: Path
+
+    def __reduce__(self):
+        return (Path.touch, (self.mark,))
+
+
+def test_no_code_in_a_pth_is_unpickled(tmp_path):
+    Trap.mark = tmp_path / "mark"
+    torch.save({"emb.weight": Trap()}, tmp_path / "m.pth")
+    with pytest.raises(EverlongError, match="never unpickles code"):
+        open_model(tmp_path / "m.pth", backend="chunked")
+    assert not Trap.mark.exists()
+
+
+def test_a_padded_vocabulary_goes_in_with_all_its_rows(tmp_path):
+    model = create("rwkv6", vocab_size=11, pad_vocab_size_multiple=8, d_model=32, n_layer=1, headdim=16)
+    save(model, tmp_path / "a", format="rwkv")
+    opened = open_model(tmp_path / "a", backend="chunked").model
+    assert opened.config.vocab_size == 16
+    tokens = torch.arange(11)[None]
+    assert torch.equal(opened(tokens).logits, open_model(tmp_path / "a", backend="chunked").model(tokens).logits)
+    assert torch.equal(opened.backbone.embedding.weight, model.backbone.embedding.weight)
+
+
 def test_a_damaged_or_unknown_bin_is_one_line(rwkv6, tmp_path):
     path = tmp_path / "m.bin"
     rwkv_cpp(rwkv6, tmp_path / "pth", path, 8)

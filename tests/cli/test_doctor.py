@@ -16,6 +16,7 @@ from everlong.ops.backends import GATED_LINEAR_ATTENTION
 from everlong.records import load_record
 from everlong.state import RecurrentState
 from tests.cli.conftest import tiny_model
+from tests.models import tiny
 
 
 @pytest.fixture
@@ -53,13 +54,14 @@ def test_a_sound_model_is_one_screen_and_exit_code_0(doctor, model, tmp_path):
     for line in (
         "tiny: mamba2, 8,424 parameters, everlong format",
         "dtype in the file float32 x 20 model.safetensors",
+        "dtype in memory float32 --dtype",
         "d_model 16 model.d_model; embedding.weight",
         "d_state 8 model.d_state; layers.0.mixer.conv1d.weight",
         "head tied model.tie_embeddings",
         "nheads 4 follows from the others",
         "training context 16 config.json",
         "tokenizer bytes, 256 ids config.json",
-        "chunked yes chosen",
+        "chunked yes chosen: asked for by --backend",
         "recurrent recurrent 4 x 8 x 8 float32 2 2,048",
         "convolution convolution 3 x 48 float32 2 1,152",
         "all 3,200",
@@ -140,8 +142,32 @@ def test_a_model_in_one_file_shows_its_sizes_by_its_tensors(doctor, shared):
     assert code == 0
     assert "rwkv6, 3,334,656 parameters, rwkv.cpp format" in screen
     assert "d_model 128 embedding.weight" in screen
-    assert "headdim 8 the tensors' sizes, or fixed by the format" in screen
+    assert "headdim 8 layers.0.mixer.time_faaaa" in screen
+    assert "proj_low_rank_dim 32 layers.0.mixer.time_maa_w1" in screen
+    assert "intermediate_size 448 layers.0.mlp.key.weight" in screen
+    assert "pad_vocab_size_multiple 1 the tensors' sizes, or fixed by the format" in screen
+    assert "dtype in the file float32 x 210, Q5_1 x 132 tiny-rwkv" in screen
+    assert "dtype in memory float32 --dtype" in screen
     assert "shift shift 128 float32 12 6,144" in screen
+
+
+@pytest.mark.parametrize(
+    ("architecture", "format_", "lines"),
+    [
+        ("gla", "fla", ("num_heads 2 num_heads; layers.0.mixer.g_norm.weight", "head untied tie_word_embeddings")),
+        ("rwkv6", "fla", ("headdim 4 no key of its own: the default, or it follows; layers.0.mixer.time_faaaa",)),
+        ("rwkv6", "rwkv", ("headdim 4 layers.0.mixer.time_faaaa", "dtype in the file float32 x 62 model.pth")),
+        ("mamba1", "transformers", ("d_state 3 state_size; layers.0.mixer.A_log", "head tied tie_word_embeddings")),
+    ],
+)
+def test_every_architecture_is_examined_in_its_foreign_formats(doctor, tmp_path, architecture, format_, lines):
+    sizes = {"gla": {"gate_low_rank_dim": 16, "gate_logit_normalizer": 16.0}, "rwkv6": {"expand_v": 1.0}}
+    model = tiny.tiny_model(architecture, dtype=torch.float32, **sizes.get(architecture, {}))
+    save(model, tmp_path / "m", format=format_)
+    code, screen = doctor(str(tmp_path / "m"), backend="auto")
+    assert code == 0, screen
+    for line in lines:
+        assert line in screen, screen
 
 
 def test_a_number_that_config_json_leaves_out_is_the_formats_default(doctor, tmp_path):
@@ -177,7 +203,7 @@ def test_a_tokenizer_with_more_ids_than_the_model_is_wrong(doctor, tmp_path):
 def test_each_backend_says_whether_it_serves_and_why_not(doctor, model):
     screen = doctor(str(model), "--dtype", "float64", backend="auto")[1]
     assert "cpu no the cpu kernel computes in float32, the state is torch.float64" in screen
-    assert "chunked yes chosen" in screen
+    assert "chunked yes chosen: the fastest that serves here" in screen
     assert all(f"\n{name} " in screen for name in GATED_LINEAR_ATTENTION)
 
 

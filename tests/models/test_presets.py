@@ -40,6 +40,18 @@ ROUGHLY = {
 FILES = {"rwkv6-14b": 28.1e9, "rwkv6-7b": 15.3e9}  # published sizes in bytes, two a parameter
 
 
+CONTEXTS = {
+    **dict.fromkeys(("mamba-130m", "mamba-370m", "mamba-790m", "mamba-1.4b", "mamba-2.8b"), 2048),
+    **dict.fromkeys(("mamba2-130m", "mamba2-370m", "mamba2-780m", "mamba2-1.3b", "mamba2-2.7b"), 2048),
+    **dict.fromkeys(("mamba2-45m", "mamba2-85m"), 1024),
+    "mamba2-125m": None,
+    **dict.fromkeys(("gla-70m", "gla-340m"), 512),
+    "rwkv6-70m": 256,
+    **dict.fromkeys(("rwkv6-1.6b", "rwkv6-3b", "rwkv6-7b", "rwkv6-14b"), 4096),
+}
+"""Tokens that each was trained at, as its authors say; no preset is without."""
+
+
 def on_meta(name: str) -> LanguageModel:
     with torch.device("meta"):
         return create(name, vocab_size=PRESETS[name].config.vocab_size)
@@ -51,6 +63,11 @@ def test_parameters_are_as_many_as_published(name):
     assert count == COUNTS[name] if name in COUNTS else abs(count / ROUGHLY[name] - 1) < 0.05
     if name in FILES:
         assert abs(2 * count / FILES[name] - 1) < 0.005
+
+
+def test_every_preset_has_a_count_and_its_training_context():
+    assert {name: preset.context for name, preset in PRESETS.items()} == CONTEXTS
+    assert set(PRESETS) == set(COUNTS) | set(ROUGHLY)
 
 
 def test_the_context_is_found_by_a_folder_s_or_a_hub_model_s_name():

@@ -71,6 +71,29 @@ def tiny_model(
     return model.to(dtype)
 
 
+DECAYS = {
+    "A_log": (-12.0, 9.0),
+    "gk_proj.1.bias": (-300.0, 15.0),
+    "time_decay": (-15.0, 4.3),
+}
+"""Parameters that make the decays, and the ends between which their elements give log-decays of -1e-6 to -60."""
+
+
+def plant_decays(model: LanguageModel) -> LanguageModel:
+    """The same model with decays of every strength in each layer, whatever the tokens are."""
+    planted = 0
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            for ending, ends in DECAYS.items():
+                if name.endswith(ending):
+                    parameter.copy_(torch.linspace(*ends, parameter.numel()).view(parameter.shape))
+                    planted += 1
+    assert planted == model.config.n_layer, (
+        f"{model.config.architecture} has no entry in DECAYS of tests/models/tiny.py"
+    )
+    return model
+
+
 def tokens_for(model: LanguageModel, batch_size: int, length: int, *, seed: int = 0) -> Tensor:
     """Random token ids."""
     generator = torch.Generator().manual_seed(seed)

@@ -1,6 +1,6 @@
 """What the contract suites of all ops share: an op's results with all gradients, and how they are compared."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,27 @@ BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 Inputs = dict[str, Tensor]
 Operation = Callable[..., tuple[Tensor, Tensor]]
+TIMELESS = ("A", "bonus", "initial_state")
+"""Inputs that have no time axis."""
+
+
+def slices(inputs: Inputs, start: int, stop: int) -> Inputs:
+    """Tokens start to stop - 1; what has no time axis is kept."""
+    return {n: x if n in TIMELESS else x[:, start:stop] for n, x in inputs.items()}
+
+
+def in_pieces(operation: Operation, sizes: Sequence[int]) -> Operation:
+    """The operation in calls of ``sizes`` tokens, each from the state that the one before it left."""
+
+    def run(**inputs: Tensor) -> tuple[Tensor, Tensor]:
+        state, start, parts = inputs["initial_state"], 0, []
+        for size in sizes:
+            part, state = operation(**{**slices(inputs, start, start + size), "initial_state": state})
+            parts.append(part)
+            start += size
+        return torch.cat(parts, dim=1), state
+
+    return run
 
 
 def servers(op: Registry, dtype: torch.dtype = torch.float32) -> list[str]:

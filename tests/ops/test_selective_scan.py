@@ -17,7 +17,7 @@ from everlong.ops.backends import SELECTIVE_SCAN, SelectiveScan
 from everlong.ops.selective_scan.chunked import selective_scan as chunked
 from everlong.ops.selective_scan.reference import selective_scan as reference
 
-from .contract import BOUNDS, Inputs, check, gradients_of, results, servers, strided
+from .contract import BOUNDS, Inputs, check, gradients_of, results, servers, slices, strided
 
 BACKENDS = [
     pytest.param(name, dtype, id=f"{name}-{str(dtype).removeprefix('torch.')}")
@@ -26,7 +26,6 @@ BACKENDS = [
 ]
 FLOAT32 = servers(SELECTIVE_SCAN)
 every_backend = pytest.mark.parametrize("backend", FLOAT32)
-TOKENWISE = ("x", "dt", "B", "C", "resets")
 
 
 def make(
@@ -63,11 +62,6 @@ def make(
         inputs["resets"][0, 0] = True  # a row that starts with a reset, and one that may not
         inputs["resets"][-1, length // 2 : length // 2 + 2] = True  # a document of one token
     return inputs
-
-
-def slices(inputs: Inputs, start: int, stop: int) -> Inputs:
-    """Tokens start to stop - 1; what has no time axis is kept."""
-    return {n: x[:, start:stop] if n in TOKENWISE else x for n, x in inputs.items()}
 
 
 def test_the_log_decays_of_these_tests_reach_from_weak_to_strong():
@@ -108,23 +102,6 @@ def test_a_strong_decay_forgets_and_the_weak_ones_after_it_are_as_exact(backend)
     exact = results(reference, inputs)
     check(results(SELECTIVE_SCAN[backend], inputs, torch.float32), exact, 1e-5)
     assert exact["gradient of dt"][:, 9:].abs().max() > 1  # the weak decays after it do matter
-
-
-@pytest.mark.parametrize("cut", [1, 40, 64])
-@pytest.mark.parametrize("resets", [False, True], ids=["plain", "resets"])
-@every_backend
-def test_running_x_then_y_with_the_carried_state_equals_running_xy(backend, resets, cut):
-    operation = SELECTIVE_SCAN[backend]
-
-    def in_two(**inputs: Tensor) -> tuple[Tensor, Tensor]:
-        first, state = operation(**slices(inputs, 0, cut))
-        second, state = operation(**{**slices(inputs, cut, 65), "initial_state": state})
-        return torch.cat([first, second], dim=1), state
-
-    inputs = make(1)
-    if resets:
-        inputs["resets"] = (torch.arange(65) % 17 == 6)[None]  # the state reaches the cut
-    check(results(in_two, inputs, torch.float32), results(reference, inputs), 1e-5)
 
 
 @every_backend

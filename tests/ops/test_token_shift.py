@@ -1,7 +1,9 @@
 """The token shift agrees with one token at a time, and a reset hides what came before it."""
 
+import pytest
 import torch
 
+from everlong.errors import EverlongError
 from everlong.ops.token_shift import token_shift
 
 
@@ -42,3 +44,8 @@ def test_a_reset_hides_the_input_before_it_whatever_it_holds():
 def test_the_state_keeps_its_dtype():
     y, final = token_shift(torch.ones(1, 2, 3, dtype=torch.bfloat16), torch.zeros(1, 3, dtype=torch.float32))
     assert (y.dtype, final.dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_no_tokens_are_an_error():
+    with pytest.raises(EverlongError, match="at least one token"):
+        token_shift(torch.zeros(2, 0, 3), torch.zeros(2, 3))

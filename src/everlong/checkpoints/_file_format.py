@@ -2,6 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -31,6 +32,10 @@ class FileFormat(ABC):
     @abstractmethod
     def read_tensors(self, path: Path) -> Mapping[str, Tensor]:
         """The tensors in a file, by its names."""
+
+    def stored_dtypes(self, path: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, int]:
+        """The dtypes that a file holds -> the number of tensors of each; ``tensors`` is what was read from it."""
+        return Counter(str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values())
 
     def read_settings(self, path: Path) -> tuple[int | None, str | None]:
         """The training context and the tokenizer's name, each None where they are not stated."""

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from everlong.errors import EverlongError
-from everlong.models.config import LanguageModelConfig, Mamba1Config, Mamba2Config
+from everlong.models.config import GLAConfig, LanguageModelConfig, Mamba1Config, Mamba2Config, RWKV6Config
 
 Shapes = Mapping[str, tuple[int, ...]]
 Size = tuple[str, int, str, int]
@@ -15,33 +15,77 @@ Size = tuple[str, int, str, int]
 
 EMBEDDING = "backbone.embedding.weight"
 FIRST_MIXER = "backbone.layers.0.mixer."
+FIRST_MLP = "backbone.layers.0.mlp."
 
 
 def _mamba1(config: Any, shapes: Shapes) -> Iterator[Size]:
     assert isinstance(config, Mamba1Config)
-    decays, steps, convolution = (FIRST_MIXER + name for name in ("A_log", "dt_proj.weight", "conv1d.weight"))
-    if decays in shapes:
-        yield "expand", config.d_inner, decays, shapes[decays][0]
-        yield "d_state", config.d_state, decays, shapes[decays][-1]
-    if steps in shapes:
-        yield "dt_rank", config.time_step_rank, steps, shapes[steps][-1]
-    if convolution in shapes:
-        yield "d_conv", config.d_conv, convolution, shapes[convolution][-1]
+    yield from _present(
+        shapes,
+        ("expand", config.d_inner, f"{FIRST_MIXER}A_log", 0),
+        ("d_state", config.d_state, f"{FIRST_MIXER}A_log", -1),
+        ("dt_rank", config.time_step_rank, f"{FIRST_MIXER}dt_proj.weight", -1),
+        ("d_conv", config.d_conv, f"{FIRST_MIXER}conv1d.weight", -1),
+    )
 
 
 def _mamba2(config: Any, shapes: Shapes) -> Iterator[Size]:
     assert isinstance(config, Mamba2Config)
-    norm, decays, convolution = (FIRST_MIXER + name for name in ("norm.weight", "A_log", "conv1d.weight"))
-    if norm in shapes:
-        yield "expand", config.d_inner, norm, shapes[norm][0]
-    if decays in shapes:
-        yield "headdim", config.nheads, decays, shapes[decays][0]
-    if convolution in shapes:
-        yield "d_conv", config.d_conv, convolution, shapes[convolution][-1]
-        yield "d_state", config.d_inner + 2 * config.ngroups * config.d_state, convolution, shapes[convolution][0]
+    channels = config.d_inner + 2 * config.ngroups * config.d_state
+    yield from _present(
+        shapes,
+        ("expand", config.d_inner, f"{FIRST_MIXER}norm.weight", 0),
+        ("headdim", config.nheads, f"{FIRST_MIXER}A_log", 0),
+        ("d_conv", config.d_conv, f"{FIRST_MIXER}conv1d.weight", -1),
+        ("d_state", channels, f"{FIRST_MIXER}conv1d.weight", 0),
+    )
 
 
-MIXER_SIZES: dict[str, Callable[[Any, Shapes], Iterator[Size]]] = {"mamba1": _mamba1, "mamba2": _mamba2}
+def _gla(config: Any, shapes: Shapes) -> Iterator[Size]:
+    assert isinstance(config, GLAConfig)
+    heads = config.num_heads
+    yield from _present(
+        shapes,
+        ("expand_k", config.key_width, f"{FIRST_MIXER}q_proj.weight", 0),
+        ("expand_v", config.value_width, f"{FIRST_MIXER}v_proj.weight", 0),
+        ("num_heads", config.value_width // heads, f"{FIRST_MIXER}g_norm.weight", 0),
+        ("gate_low_rank_dim", config.gate_low_rank_dim, f"{FIRST_MIXER}gk_proj.0.weight", 0),
+        ("conv_size", config.conv_size, f"{FIRST_MIXER}q_conv1d.weight", -1),
+        (_mlp_field(config), config.mlp_width, f"{FIRST_MLP}gate_proj.weight", 0),
+    )
+
+
+def _rwkv6(config: Any, shapes: Shapes) -> Iterator[Size]:
+    assert isinstance(config, RWKV6Config)
+    yield from _present(
+        shapes,
+        ("expand_k", config.key_width, f"{FIRST_MIXER}receptance.weight", 0),
+        ("expand_v", config.value_width, f"{FIRST_MIXER}value.weight", 0),
+        ("headdim", config.headdim, f"{FIRST_MIXER}time_faaaa", -1),
+        ("proj_low_rank_dim", 5 * config.proj_low_rank_dim, f"{FIRST_MIXER}time_maa_w1", -1),
+        ("gate_low_rank_dim", config.gate_low_rank_dim, f"{FIRST_MIXER}time_decay_w1", -1),
+        (_mlp_field(config), config.mlp_width, f"{FIRST_MLP}key.weight", 0),
+    )
+
+
+def _mlp_field(config: GLAConfig | RWKV6Config) -> str:
+    """Which field the width of the MLP comes from."""
+    return "intermediate_size" if config.intermediate_size else "hidden_ratio"
+
+
+def _present(shapes: Shapes, *wanted: tuple[str, int, str, int]) -> Iterator[Size]:
+    """Sizes by (field, size stated, tensor, axis) of the tensors that are there."""
+    for field, stated, tensor, axis in wanted:
+        if shapes.get(tensor):
+            yield field, stated, tensor, shapes[tensor][axis]
+
+
+MIXER_SIZES: dict[str, Callable[[Any, Shapes], Iterator[Size]]] = {
+    "gla": _gla,
+    "mamba1": _mamba1,
+    "mamba2": _mamba2,
+    "rwkv6": _rwkv6,
+}
 
 
 def check_sizes(

@@ -50,6 +50,9 @@ DEFAULTS: dict[str, Any] = {
 }
 """fla's own defaults, in both architectures."""
 
+FOLLOWING = {"headdim": "expand_k * hidden_size / num_heads"}
+"""Our fields that follow from fla's -> how, for messages."""
+
 NAMES = {
     "backbone.embedding.": "model.embeddings.",
     "backbone.layers.{}.norm.": "model.layers.{}.attn_norm.",
@@ -146,7 +149,7 @@ class FlaFormat(CheckpointFormat):
             parsed,
             replace(weights, tensors=kind.module.inward(ours, parsed)),
             placement,
-            field=lambda name: kind.fields.get(name, name),
+            field=lambda name: kind.fields.get(name, FOLLOWING.get(name, name)),
             ours=lambda name: name,
             theirs=kind.names.theirs,
         )

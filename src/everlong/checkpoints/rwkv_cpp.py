@@ -14,6 +14,7 @@ low-rank maps (python/convert_pytorch_to_ggml.py).
 import math
 import mmap
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from everlong.checkpoints._checkpoint import Placement, first_line
 from everlong.checkpoints._file_format import FileFormat
-from everlong.checkpoints.rwkv import build
+from everlong.checkpoints.rwkv import build, config_of
 from everlong.errors import EverlongError
 from everlong.models.language_model import LanguageModel
 
@@ -36,6 +37,7 @@ BLOCKS = {  # how the data of a type are laid out, and how many values a block h
     "Q5_1": (np.dtype([("d", "<f2"), ("m", "<f2"), ("fifth", "<u4"), ("nibbles", "u1", 16)]), 32),
     "Q8_0": (np.dtype([("d", "<f2"), ("q", "i1", 32)]), 32),
 }
+IN_TORCH = {"FP32": "float32", "FP16": "float16"}
 TRANSPOSED = ("time_maa_w1", "time_maa_w2", "time_decay_w1", "time_decay_w2")
 
 
@@ -56,14 +58,25 @@ class RWKVCppFormat(FileFormat):
         """Floats of 32 bits, whatever the file holds."""
         return dict(read_tensors(path))
 
+    def stored_dtypes(self, path: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, int]:
+        """What the file holds, before it is widened: float32, Q5_1, ..."""
+        return Counter(IN_TORCH.get(kind, kind) for _, kind, _, _ in _entries(path))
+
     def read(self, path: Path, placement: Placement) -> LanguageModel:
-        """The model in a file."""
+        """The model in a file, whose header is checked against its tensors."""
         tensors = dict(read_tensors(path))
         for name, tensor in tensors.items():
             if name.endswith(TRANSPOSED) and tensor.ndim > 1:
                 tensors[name] = tensor.transpose(-1, -2)
             elif name.endswith(("time_decay", "time_faaaa")) and tensor.ndim == 3:
                 tensors[name] = tensor.squeeze(-1)
+        config = config_of(tensors, path)
+        found = {"vocabulary": config.vocab_size, "width": config.d_model, "layers": config.n_layer}
+        with path.open("rb") as file:
+            stated = struct.unpack("<3i", file.read(20)[8:])
+        for (name, size), said in zip(found.items(), stated, strict=True):
+            if size != said:
+                raise EverlongError(f"{path}: the header says {name} {said}, the tensors say {size}")
         return build(tensors, path, placement)
 
 
@@ -73,6 +86,12 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     Raises:
         EverlongError: the file is torn, or of a type or version that is not read.
     """
+    for name, kind, sizes, blocks in _entries(path):
+        yield name, torch.from_numpy(_values(blocks, kind)).view(*sizes)
+
+
+def _entries(path: Path) -> Iterator[tuple[str, str, tuple[int, ...], np.ndarray]]:
+    """Name, type, sizes in the axes' usual order, and blocks as they are stored, of every tensor."""
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -94,10 +113,12 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
                 raise EverlongError(f"{path}: {name} is {kind} of version {version}; known: {known} of version 101")
             layout, size = BLOCKS[kind]
             count = math.prod(sizes)
+            if count % size:
+                raise ValueError(f"{name} has {count} numbers, no whole number of {kind}'s blocks of {size}")
             blocks = np.frombuffer(content, layout, count // size, position)
             position += blocks.nbytes
-            yield name, torch.from_numpy(_values(blocks, kind)).view(*reversed(sizes))
-    except (OSError, struct.error, ValueError, RuntimeError) as error:
+            yield name, kind, sizes[::-1], blocks
+    except (OSError, struct.error, ValueError) as error:
         raise EverlongError(f"{path} is torn or no rwkv.cpp file: {first_line(error)}") from error
 
 

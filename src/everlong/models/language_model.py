@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from everlong.errors import EverlongError
 from everlong.models._norms import Norm, RMSNorm
 from everlong.models.config import LanguageModelConfig
+from everlong.ops._inputs import check_length
 from everlong.ops.backends import Recurrence
 from everlong.state import LeafSpec, RecurrentState, StateSpec
 
@@ -177,9 +177,8 @@ class LanguageModel(nn.Module):
             Logits for every token's successor, and the state after the last token. Running x and then y with the
             carried state equals running xy, in logits, final state and gradients.
         """
-        batch_size, length = tokens.shape
-        if length == 0:
-            raise EverlongError("no tokens: the input is [B, 0], at least one token a row is needed")
+        check_length(tokens)
+        batch_size = tokens.shape[0]
         spec = self.state_spec
         if state is None:
             state = spec.zeros(batch_size, tokens.device)

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from everlong.ops._inputs import check_length
+
 
 def short_convolution(
     x: Float[Tensor, "B T C"],
@@ -27,6 +29,7 @@ def short_convolution(
     Returns:
         y, and the last W inputs (zero where a reset has cut them off), in the dtype of ``initial_state``.
     """
+    check_length(x)
     length, window = x.shape[1], initial_state.shape[1]
     inputs = torch.cat([initial_state.to(x.dtype), x], dim=1)  # [B, W + T, C]
     taps = weight[:, 0, :].unbind(-1)
@@ -35,8 +38,9 @@ def short_convolution(
     if resets is not None:
         count = resets.cumsum(1)
         segment = torch.cat([count.new_zeros(count.shape[0], window), count], dim=1)  # [B, W + T]
-        shifted = [part * (segment[:, d : d + length] == count).unsqueeze(-1) for d, part in enumerate(shifted)]
-        final = final * (segment[:, length:] == count[:, -1:]).unsqueeze(-1)
+        hidden = [(segment[:, d : d + length] != count).unsqueeze(-1) for d in range(window + 1)]
+        shifted = [part.masked_fill(other, 0) for part, other in zip(shifted, hidden, strict=True)]
+        final = final.masked_fill((segment[:, length:] != count[:, -1:]).unsqueeze(-1), 0)
     y = shifted[0] * taps[0] if bias is None else torch.addcmul(bias, shifted[0], taps[0])
     for part, tap in zip(shifted[1:], taps[1:], strict=True):
         y = torch.addcmul(y, part, tap)

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from everlong.ops._inputs import check_length
+
 
 def token_shift(
     x: Float[Tensor, "B T C"],
@@ -21,6 +23,7 @@ def token_shift(
     Returns:
         y, and the last input, in the dtype of ``initial_state``.
     """
+    check_length(x)
     previous = torch.cat([initial_state.to(x.dtype).unsqueeze(1), x[:, :-1]], dim=1)
     if resets is not None:
         previous = previous.masked_fill(resets.unsqueeze(-1), 0)

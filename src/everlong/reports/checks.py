@@ -20,7 +20,7 @@ def doctor_screen(record: Doctor) -> RenderableType:
         facts.add_row(fact.name, fact.value, Text(fact.source))
     backends = _table("backend", "usable", "")
     for backend in record.backends:
-        why = backend.reason or ("chosen" if backend.chosen else "")
+        why = backend.reason or (f"chosen: {backend.why}" if backend.chosen else "")
         backends.add_row(backend.name, "no" if backend.reason else "yes", Text(why))
     state = _table("state", "role", "shape of a row", "dtype", "layers", "bytes a row")
     for leaf in record.state:

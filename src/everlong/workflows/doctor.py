@@ -66,6 +66,8 @@ def _facts(checkpoint: Checkpoint, context: int | None, tokenizer: Tokenizer | N
     config, weights = checkpoint.model.config, checkpoint.weights
     dtypes = ", ".join(f"{dtype} x {count}" for dtype, count in checkpoint.stored_dtypes.items())
     yield Fact(name="dtype in the file", value=dtypes or "not known", source=weights.name if weights else "")
+    dtype = str(checkpoint.model.dtype).removeprefix("torch.")
+    yield Fact(name="dtype in memory", value=dtype, source="--dtype; float32 unless another is asked for")
     for origin in origins(checkpoint):
         if origin.field == "tie_embeddings":
             yield Fact(name="head", value="tied" if origin.value else "untied", source=origin.source)
@@ -100,7 +102,13 @@ def _backends(model: LanguageModel) -> Iterator[Backend]:
     wide = torch.promote_types(model.dtype, torch.float32)
     chosen = model.backend_in_use()
     for name in sorted({name for recurrence in recurrences(model) for name in recurrence.op}):
-        yield Backend(name=name, reason=why_not(name, model.device, wide), chosen=name == chosen)
+        why = "the fastest that serves here" if model.backend == "auto" else "asked for by --backend"
+        yield Backend(
+            name=name,
+            reason=why_not(name, model.device, wide),
+            chosen=name == chosen,
+            why=why if name == chosen else "",
+        )
 
 
 def _state(model: LanguageModel) -> Iterator[StateLeaf]:

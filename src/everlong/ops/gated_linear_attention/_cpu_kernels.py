@@ -31,6 +31,7 @@ from everlong.ops._vectors import LOG2E, TILE, Vectors, vector_code
 
 SEGMENT = 64  # tokens at most: what a segment needs stays in the L1 and L2 caches
 FORWARDS, BACKWARDS = np.int64(1), np.int64(-1)  # of this type, so that Numba does not compile each apart
+FORGOTTEN = 18.0  # exp(-18) = 1.5e-8 is below half of float32's epsilon
 LIMIT = 40.0  # exp(40) = 2e17: float32 has room for keys and values up to 1e21
 EXP2 = tuple(np.float32(factor) for factor in _vectors.EXP2)
 
@@ -400,8 +401,12 @@ def _add_bonus(q, k, v, bonus, group, h, outputs):
 
 
 @compiled
-def _decay_gradient(q, k, dq, dk, cuts, group, h, lag, running, d_decays):
-    """Equation (7), in float64; ``running`` starts as the sum of dS_T S_T."""
+def _decay_gradient(q, k, dq, dk, decays, cuts, group, h, lag, running, d_decays):
+    """Equation (7), in float64; ``running`` starts as the sum of dS_T S_T.
+
+    It starts anew where nothing of the state before a token is left: the gradient there is exp(g) of the sum's size,
+    and what rounding leaves of the sum instead would be multiplied by a g of -60 on its way to the parameters.
+    """
     length, channels = d_decays.shape[0], d_decays.shape[2]
     for t in range(length - 1, -1, -1):
         if t + 1 < length and cuts[t + 1]:
@@ -420,6 +425,8 @@ def _decay_gradient(q, k, dq, dk, cuts, group, h, lag, running, d_decays):
                     product += x[d] * gradient[d]
                 running[0] += sign * product
         for d in range(channels):
+            if decays[t, h, d] < -FORGOTTEN:
+                running[d] = 0
             d_decays[t, h, d] = 0.0 if cuts[t] else running[d]  # a reset's decay meets a state that counts as zero
 
 
@@ -528,7 +535,7 @@ def backward(inputs, d_outputs, d_final, dq, dk, dv, d_log_decay, d_initial, d_b
             _finish(space)
             _multiply(state, space.scale, False)
             _get(state, d_initial[b, h])
-            _decay_gradient(q[b], k[b], head_dq[0], head_dk[0], cuts, group, h, lag, running, d_log_decay[b])
+            _decay_gradient(q[b], k[b], head_dq[0], head_dk[0], decays, cuts, group, h, lag, running, d_log_decay[b])
             _add_own(q[b], k[b], v[b], d_outputs[b], cuts, group, h, lag, head_dq[0], head_dk[0])
             if lag:
                 _add_bonus_gradient(

@@ -16,6 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from everlong.ops._inputs import check_length, start_of
+
 SCALAR_CHUNK = 64  # one [L, L] matrix of decays a head
 VECTOR_CHUNK = 16  # one [L, L, K] tensor of decays a head: kept small
 
@@ -31,6 +33,7 @@ def gated_linear_attention(
     resets: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """The same function as ``reference.gated_linear_attention``, in chunks."""
+    check_length(v)
     length, groups, heads = q.shape[1], q.shape[2], v.shape[2]
     wide, share = initial_state.dtype, heads // groups
     per_channel = log_decay.ndim == 4
@@ -77,7 +80,7 @@ def gated_linear_attention(
         into, out_of, through = into * carried, out_of * written, through * kept
     writes = (keys * out_of).transpose(-1, -2) @ values  # [B, N, G, R, K, V]
     through = through.transpose(-1, -2)  # [B, N, G, R, K or 1, 1]
-    state = initial_state.unflatten(1, (groups, share))
+    state = start_of(initial_state, resets).unflatten(1, (groups, share))
     before = []
     for n in range(writes.shape[1]):
         before.append(state)

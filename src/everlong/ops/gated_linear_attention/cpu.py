@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from everlong.ops._cpu import run_in_threads
+from everlong.ops._inputs import check_length
 from everlong.ops.gated_linear_attention import _cpu_kernels
 
 ROWS_FOR_ALL = 32  # with fewer rows x groups than this, heads of a group are spread over threads and summed afterwards
@@ -27,6 +28,7 @@ def gated_linear_attention(
     resets: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Float[Tensor, "B T H V"], Float[Tensor, "B H K V"]]:
     """The same function as ``reference.gated_linear_attention``, in float32."""
+    check_length(v)
     decays = log_decay if log_decay.ndim == 4 else log_decay.unsqueeze(-1)
     inputs = [x.float() for x in (q, k, v, decays, initial_state)]
     outputs, final_state = _Recurrence.apply(*inputs, None if bonus is None else bonus.float(), resets)

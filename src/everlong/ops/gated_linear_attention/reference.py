@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from everlong.ops._inputs import check_length
+
 
 def gated_linear_attention(
     q: Float[Tensor, "B T G K"],
@@ -29,6 +31,7 @@ def gated_linear_attention(
     Returns:
         o, in the dtype of v, and the state after the last token, in the dtype of ``initial_state``.
     """
+    check_length(v)
     length, heads = v.shape[1:3]
     wide = initial_state.dtype
     repeats = heads // q.shape[2]
@@ -36,11 +39,12 @@ def gated_linear_attention(
     decay = log_decay.to(wide).exp()
     decay = decay.unsqueeze(-1) if decay.ndim == 3 else decay  # [B, T, H, 1 or K]
     values, state, outputs = v.to(wide), initial_state, []
+    gain = None if bonus is None else bonus.to(wide)[None, :, :, None]  # once: its gradient is summed in ``wide``
     for t in range(length):
         if resets is not None:
             state = torch.where(resets[:, t, None, None, None], torch.zeros_like(state), state)
         write = keys[:, t, :, :, None] * values[:, t, :, None, :]  # k_t v_t^T
         before, state = state, decay[:, t, :, :, None] * state + write  # (1)
-        seen = state if bonus is None else before + bonus.to(wide)[None, :, :, None] * write
+        seen = state if gain is None else before + gain * write
         outputs.append(torch.einsum("bhk,bhkv->bhv", queries[:, t], seen))  # (2), (2')
     return torch.stack(outputs, dim=1).to(v.dtype), state

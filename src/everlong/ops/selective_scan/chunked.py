@@ -17,6 +17,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from everlong.ops._inputs import check_length, start_of
+
 BLOCK = 64  # tokens whose states are held at once
 CHUNK = 8  # tokens one after the other; the chunks of a block go side by side
 
@@ -32,8 +34,9 @@ def selective_scan(
     resets: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B C N"]]:
     """The same function as ``reference.selective_scan``, in blocks."""
+    check_length(x)
     wide = [m.to(initial_state.dtype) for m in (x, dt, A, B, C)]
-    outputs, final_state = _Scan.apply(*wide, initial_state, resets)
+    outputs, final_state = _Scan.apply(*wide, start_of(initial_state, resets), resets)
     return outputs.to(x.dtype), final_state
 
 

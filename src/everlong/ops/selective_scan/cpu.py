@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from everlong.ops._cpu import run_in_threads
+from everlong.ops._inputs import check_length, start_of
 from everlong.ops._vectors import TILE
 from everlong.ops.selective_scan import _cpu_kernels
 
@@ -29,8 +30,9 @@ def selective_scan(
     resets: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B C N"]]:
     """The same function as ``reference.selective_scan``, in float32."""
+    check_length(x)
     (channels, states), dtype = A.shape, x.dtype
-    x, dt, A, B, C, state = (m.float() for m in (x, dt, A, B, C, initial_state))
+    x, dt, A, B, C, state = (m.float() for m in (x, dt, A, B, C, start_of(initial_state, resets)))
     right, below = -channels % TILE, -states % TILE
     if right or below:  # zeros: a padded state stays zero, and nothing reads it
         x, dt, B, C = pad(x, [0, right]), pad(dt, [0, right]), pad(B, [0, below]), pad(C, [0, below])

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from everlong.ops._inputs import check_length
+
 
 def selective_scan(
     x: Float[Tensor, "B T C"],
@@ -29,6 +31,7 @@ def selective_scan(
     Returns:
         y, in the dtype of x, and the state after the last token, in the dtype of ``initial_state``.
     """
+    check_length(x)
     wide = initial_state.dtype
     steps, rates, inputs, writes, reads = (m.to(wide) for m in (dt, A, x, B, C))
     state, outputs = initial_state, []
