@@ -15,6 +15,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
+from everlong import launch
+
 LOG_EVERY_SECONDS = 15.0
 
 
@@ -48,10 +50,10 @@ class Task:
 
 
 class Progress:
-    """Where long work reports to: standard error, or any console."""
+    """Where long work reports to: standard error, or any console. Of several processes only the first speaks."""
 
     def __init__(self, console: Console | None = None):
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, quiet=not launch.is_main())
 
     def say(self, text: str) -> None:
         """Prints a line of plain text."""

@@ -167,6 +167,10 @@ class Training(Record):
     backend: str
     seconds: float
     model_folder: str
+    skipped_steps: int = 0
+    """Steps left out because something in them was not finite."""
+    processes: int = 1
+    """That shared the work at its end."""
 
 
 @dataclass(frozen=True, kw_only=True)

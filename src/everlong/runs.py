@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from filelock import FileLock, Timeout
 
-from everlong.errors import EverlongError
+from everlong import launch
+from everlong.errors import EverlongError, RunStopped
 from everlong.records import Record, load_record, save_record
 
 PACKAGES = (
@@ -37,20 +38,74 @@ PACKAGES = (
     "numba",
 )
 
+Result = TypeVar("Result")
+
+
+@runtime_checkable
+class Crew(Protocol):
+    """The processes that work on one run together; each calls each of these."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        ...
+
+    def together(self, work: Callable[[], Result]) -> Result:
+        """Does work on this process, and raises on all of them where it raised an error for people on any."""
+        ...
+
+    def on_main(self, work: Callable[[], object]) -> None:
+        """Lets the first process do something while the others wait; its error for people is raised on all."""
+        ...
+
+    def share(self, text: str) -> str:
+        """The first process's text, on all of them."""
+        ...
+
+
+class Alone:
+    """A crew of one."""
+
+    is_main = True
+
+    def together(self, work: Callable[[], Result]) -> Result:
+        """Does it."""
+        return work()
+
+    def on_main(self, work: Callable[[], object]) -> None:
+        """Does it."""
+        work()
+
+    def share(self, text: str) -> str:
+        """The text itself."""
+        return text
+
 
 class Run:
-    """A run folder that this process holds: no second process can write to it meanwhile."""
+    """A run folder that this process holds: no second run can write to it meanwhile.
 
-    def __init__(self, path: Path, verb: str, config: Mapping[str, Any]):
+    Args:
+        path: the folder.
+        verb: whose run it is.
+        config: its settings.
+        crew: the processes of this run; the first holds the folder and writes, the others only read.
+    """
+
+    def __init__(self, path: Path, verb: str, config: Mapping[str, Any], crew: Crew | None = None):
         self.path, self.verb, self.config = path, verb, config
+        self.crew: Crew = crew or Alone()
         self._lock = FileLock(path / ".lock", timeout=0)
+        if not self.writes:
+            return
         try:
             self._lock.acquire()
         except Timeout:
             raise EverlongError(f"{path} is in use by another process; wait for it, or stop it first") from None
 
     @classmethod
-    def create(cls, path: Path | str | None, verb: str, config: Mapping[str, Any]) -> "Run":
+    def create(
+        cls, path: Path | str | None, verb: str, config: Mapping[str, Any], crew: Crew | None = None
+    ) -> "Run":
         """Makes a new folder (default runs/VERB-TIME) and writes the configuration, as JSON can hold it, down.
 
         Raises:
@@ -62,17 +117,22 @@ class Run:
         except FileExistsError:
             raise EverlongError(
                 f"--output {folder} exists; nothing is written over: choose another folder, or go on with "
-                f"`everlong {verb} --resume {folder}`"
+                f"`{launch.command(f'{verb} --resume {folder}')}`"
             ) from None
         except OSError as error:
             raise EverlongError(f"--output {folder} cannot be made: {error.strerror}") from None
-        run = cls(folder, verb, config)
+        run = cls(folder, verb, config, crew)
         write_json(folder / "environment.json", environment())
         write_json(folder / "config.json", {"verb": verb, "config": dict(config)})
         return run
 
+    @property
+    def writes(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.crew.is_main
+
     @classmethod
-    def open(cls, path: Path | str, verb: str | None = None) -> "Run":
+    def open(cls, path: Path | str, verb: str | None = None, crew: Crew | None = None) -> "Run":
         """Opens an existing run folder, of any verb or of the one given.
 
         Raises:
@@ -86,7 +146,7 @@ class Run:
             raise EverlongError(f"{folder} is no run folder: it has no readable config.json") from None
         if verb is not None and stored_verb != verb:
             raise EverlongError(f"{folder} is a run of `everlong {stored_verb}`, not of `everlong {verb}`")
-        return cls(folder, stored_verb, config)
+        return cls(folder, stored_verb, config, crew)
 
     def close(self) -> None:
         """Lets other processes have the folder."""
@@ -103,28 +163,57 @@ class Run:
         return (self.path / "records" / f"{name}.json").is_file()
 
     def save(self, name: str, record: Record) -> None:
-        """Writes a record; it appears whole or not at all."""
-        save_record(record, self.path / "records" / f"{name}.json")
+        """Writes a record; it appears whole or not at all.
+
+        Raises:
+            RunStopped: it cannot be written (the disk is full, say).
+        """
+        try:
+            save_record(record, self.path / "records" / f"{name}.json")
+        except OSError as error:
+            raise RunStopped(
+                f"the record {name} cannot be written to {self.path} ({error}); what is finished is kept: make room, "
+                f"then go on with `{launch.command(f'{self.verb} --resume {self.path}')}`"
+            ) from error
 
     def load(self, name: str) -> Any:
         """Reads a record back."""
         return load_record(self.path / "records" / f"{name}.json")
 
-    def phase(self, name: str, work: Callable[[], Record]) -> Any:
-        """The record ``name``: read where it exists, else the result of ``work``, written down."""
-        if not self.has(name):
-            self.save(name, work())
+    def phase(self, name: str, work: Callable[[], Record], *, everyone: bool = False) -> Any:
+        """The record ``name``: read where it exists, else the result of ``work``, written down.
+
+        Args:
+            name: of the record.
+            work: makes it.
+            everyone: whether all processes of the run work on it together; otherwise the others wait for the first.
+        """
+        done = self.crew.share(str(self.has(name))) == str(True)
+        if not done and everyone:
+            record = work()
+            self.crew.on_main(lambda: self.save(name, record))
+        elif not done:
+            self.crew.on_main(lambda: self.save(name, work()))
         return self.load(name)
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Appends a line to metrics.jsonl."""
+        if not self.writes:
+            return
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+    def settle(self) -> None:
+        """Waits until the metrics so far are on the disk."""
+        path = self.path / "metrics.jsonl"
+        if self.writes and path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
     def rewind(self, phase: str, step: int) -> None:
         """Takes out the metrics of a phase from ``step`` on: the steps that a resumed arm runs again."""
         path = self.path / "metrics.jsonl"
-        if not path.is_file():
+        if not self.writes or not path.is_file():
             return
         kept = []
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -24,6 +24,7 @@ from everlong.training.config import TrainingConfig
 from everlong.training.loop import train
 
 PHASE = "arm"
+CLOCK = ("seconds", "tokens_per_second")
 CONFIG = TrainingConfig(steps=10, batch_size=3, learning_rate=1e-2, checkpoint_every=5)
 
 
@@ -102,7 +103,7 @@ class Arm:
     def lines(self) -> list[dict[str, Any]]:
         """The metrics, but for the clock."""
         lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
-        return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+        return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
 
     def checkpoints(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "checkpoints" / PHASE).glob("*"))

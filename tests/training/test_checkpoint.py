@@ -15,8 +15,10 @@ def parts(level: float) -> dict:
     return {
         "model": {"weight": torch.full((3, 2), level), "scale": torch.tensor(level, dtype=torch.bfloat16)},
         "history": {"loss": level / 3, "count": 7, "name": "a", "losses": torch.arange(3, dtype=torch.float64)},
-        "intervention": {},
     }
+
+
+OWN = {"rows": torch.arange(3), "leaf.layers.0": torch.randn(3, 2, generator=torch.Generator().manual_seed(0)), "step": 4}
 
 
 @pytest.fixture
@@ -40,13 +42,15 @@ def newest(checkpoints: Checkpoints) -> Checkpoint:
 
 
 def test_what_is_written_is_read_back_to_the_bit(checkpoints):
-    checkpoints.save(5, parts(0.1), SETTINGS)
+    checkpoints.save(5, parts(0.1), OWN, SETTINGS)
     found = newest(checkpoints)
     assert (found.step, found.settings) == (5, SETTINGS)
-    for part, values in parts(0.1).items():
-        assert found.parts[part].keys() == values.keys()
+    assert found.processes == 1
+    assert found.parts.keys() == parts(0.1).keys()
+    for mine, values in [(found.parts[part], values) for part, values in parts(0.1).items()] + [(found.carried[0], OWN)]:
+        assert mine.keys() == values.keys()
         for name, value in values.items():
-            theirs = found.parts[part][name]
+            theirs = mine[name]
             if isinstance(value, torch.Tensor):
                 assert torch.equal(theirs, value)
                 assert theirs.dtype == value.dtype
@@ -62,16 +66,16 @@ def test_nothing_there_is_no_checkpoint(checkpoints, said):
 
 def test_the_two_newest_are_kept(checkpoints):
     for step in (5, 10, 15, 20):
-        checkpoints.save(step, parts(step), SETTINGS)
+        checkpoints.save(step, parts(step), OWN, SETTINGS)
     assert names(checkpoints) == ["step-000015", "step-000020"]
     assert newest(checkpoints).step == 20
 
 
-@pytest.mark.parametrize("victim", ["checkpoint.json", "model.safetensors", "history.safetensors"])
+@pytest.mark.parametrize("victim", ["checkpoint.json", "model.safetensors", "intervention-00000.safetensors"])
 @pytest.mark.parametrize("harm", ["missing", "cut", "changed", "empty"])
 def test_a_torn_one_is_passed_over_with_a_line_that_names_it(checkpoints, said, victim, harm):
-    checkpoints.save(5, parts(1.0), SETTINGS)
-    checkpoints.save(10, parts(2.0), SETTINGS)
+    checkpoints.save(5, parts(1.0), OWN, SETTINGS)
+    checkpoints.save(10, parts(2.0), OWN, SETTINGS)
     path = checkpoints.folder / "step-000010" / victim
     content = path.read_bytes()
     if harm == "missing":
@@ -88,41 +92,41 @@ def test_a_torn_one_is_passed_over_with_a_line_that_names_it(checkpoints, said, 
 
 
 def test_one_that_was_being_written_at_a_kill_is_not_there(checkpoints):
-    checkpoints.save(5, parts(1.0), SETTINGS)
+    checkpoints.save(5, parts(1.0), OWN, SETTINGS)
     (checkpoints.folder / ".step-000010").mkdir()
     (checkpoints.folder / ".step-000010" / "model.safetensors").write_bytes(b"half")
     assert newest(checkpoints).step == 5
-    checkpoints.save(10, parts(2.0), SETTINGS)
+    checkpoints.save(10, parts(2.0), OWN, SETTINGS)
     assert names(checkpoints) == ["step-000005", "step-000010"]
 
 
 def test_a_torn_one_gives_way_to_the_resumed_run(checkpoints):
     for step in (5, 10, 15):
-        checkpoints.save(step, parts(step), SETTINGS)
+        checkpoints.save(step, parts(step), OWN, SETTINGS)
     (checkpoints.folder / "step-000015" / "checkpoint.json").unlink()
     again = Checkpoints(checkpoints.folder.parents[1], "arm", lambda line: None)
     assert newest(again).step == 10
-    again.save(12, parts(12), SETTINGS)
+    again.save(12, parts(12), OWN, SETTINGS)
     assert names(again) == ["step-000010", "step-000012"]
 
 
 def test_a_full_disk_stops_the_run_and_leaves_the_last_good_one_intact(checkpoints, monkeypatch):
-    checkpoints.save(5, parts(1.0), SETTINGS)
+    checkpoints.save(5, parts(1.0), OWN, SETTINGS)
 
-    def full(tensors: dict, path: Path) -> None:
+    def full(tensors: dict, path: Path, **_: object) -> None:
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "save_file", full)
     with pytest.raises(RunStopped, match=r"step 10 cannot be written .*No space left.* is .*step-000005") as stop:
-        checkpoints.save(10, parts(2.0), SETTINGS)
+        checkpoints.save(10, parts(2.0), OWN, SETTINGS)
     assert stop.value.exit_code == 3
     assert names(checkpoints) == ["step-000005"]
     assert newest(checkpoints).step == 5
 
 
 def test_files_are_safetensors_and_json_with_a_checksum_each(checkpoints):
-    checkpoints.save(5, parts(1.0), SETTINGS)
+    checkpoints.save(5, parts(1.0), OWN, SETTINGS)
     folder = checkpoints.folder / "step-000005"
     files = {path.name for path in folder.iterdir()}
     assert {Path(name).suffix for name in files} == {".json", ".safetensors"}
@@ -130,13 +134,13 @@ def test_files_are_safetensors_and_json_with_a_checksum_each(checkpoints):
 
 
 def test_other_settings_are_refused_by_name():
-    checkpoint = Checkpoint(Path("there"), 5, {"steps": 10, "seed": 0}, {})
+    checkpoint = Checkpoint(Path("there"), 5, {"steps": 10, "seed": 0}, 1, {}, [])
     check_settings(checkpoint, {"steps": 10, "seed": 0})
     with pytest.raises(EverlongError, match=r"there was written with other settings \(steps 20, was 10\)"):
         check_settings(checkpoint, {"steps": 20, "seed": 0})
 
 
 def test_a_finished_phase_can_be_discarded(checkpoints):
-    checkpoints.save(5, parts(1.0), SETTINGS)
+    checkpoints.save(5, parts(1.0), OWN, SETTINGS)
     discard(checkpoints.folder.parents[1], "arm")
     assert checkpoints.newest() is None

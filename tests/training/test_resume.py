@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -129,10 +130,10 @@ def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_space(tmp_path, m
     whole = Arm(tmp_path / "whole")
     whole.train()
 
-    def full(tensors: dict, path: Path) -> None:
+    def full(tensors: dict, path: Path, **metadata: Any) -> None:
         if "step-000010" in str(path):
             raise OSError(28, "No space left on device")
-        write(tensors, path)
+        write(tensors, path, **metadata)
 
     write = checkpoint_module.save_file
     with monkeypatch.context() as patched:

@@ -6,10 +6,13 @@ Exit codes: 0 done; 1 a finding; 2 bad input; 3 the run had to stop; 130 interru
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO
 from typing import Annotated, Any
 
 import tyro
 
+from everlong import launch
 from everlong.cli import convert, diagnose, doctor, repair, report, train
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.workflows.config import (
@@ -54,9 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=arguments,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
         )
-        return VERBS[type(config)](config)
+        return _run(config)
     except EverlongError as error:
-        print(f"everlong: {error}", file=sys.stderr)
+        if launch.is_main():  # of several processes all stop with this error
+            print(f"everlong: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("everlong: interrupted", file=sys.stderr)
@@ -64,3 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone (`| head`); nothing is left to be said to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _run(config: Any) -> int:
+    """Runs a verb; of several processes that torchrun has started, only the first prints."""
+    verb = VERBS[type(config)]
+    if launch.process_count() == 1:
+        return verb(config)
+    if type(config) not in (DiagnoseConfig, RepairConfig, TrainConfig):
+        raise EverlongError(f"torchrun started {launch.process_count()} processes, and this verb works in one")
+    with nullcontext() if launch.is_main() else redirect_stdout(StringIO()):
+        return verb(config)

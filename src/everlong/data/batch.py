@@ -37,3 +37,8 @@ class Batch:
         """The same batch on another device."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: value.to(device) for name, value in values.items() if value is not None})
+
+    def part(self, rows: slice) -> "Batch":
+        """Some of the rows; they keep their places in the whole batch."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: value[rows] for name, value in values.items() if value is not None})

@@ -1,7 +1,7 @@
 """What state passing and TBTT share: rows start from final states that were carried over, some of them zeroed."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Int
@@ -63,3 +63,7 @@ class Carried(Intervention):
     def load_state_dict(self, values: Mapping[str, Value]) -> None:
         """Goes on from where ``state_dict`` was taken."""
         self._slots.load_state_dict(values)
+
+    def regrouped(self, parts: Sequence[Mapping[str, Value]], rows: Int[Tensor, " B"]) -> Mapping[str, Value] | None:
+        """Each row's state goes to the process that has the row now."""
+        return self._slots.regrouped(parts, rows)

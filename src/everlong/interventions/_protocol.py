@@ -1,7 +1,7 @@
 """What every intervention is. It knows states and plain tensors, never models or batches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
@@ -18,8 +18,9 @@ Value = Tensor | int | float | str
 class Intervention(ABC):
     """Decides what the state is at the start of each training row; evaluation always starts from zero.
 
-    Every step the loop calls ``initial_state``, then ``ages``, and after the optimizer ``observe``. What is drawn is
-    a function of (seed, step, global row), so that any number of processes, and any resume, gives the same run.
+    Every step, and for each part of its rows, the loop calls ``initial_state``, then ``ages``, and after the backward
+    pass ``observe``; where it leaves a step out, it gives back the ``state_dict`` from before. What is drawn is a
+    function of (seed, step, global row), so that any number of processes, and any resume, gives the same run.
 
     Args:
         config: its settings.
@@ -80,6 +81,26 @@ class Intervention(ABC):
         """Goes on from where ``state_dict`` was taken."""
         assert not values, f"{self.name} keeps nothing, but was given {sorted(values)}"
 
+    def regrouped(
+        self, parts: Sequence[Mapping[str, Value]], rows: Int[Tensor, " B"]
+    ) -> Mapping[str, Value] | None:
+        """What one of another number of processes goes on from; None: it has to begin anew.
+
+        Args:
+            parts: the ``state_dict`` of each process that there was, in order.
+            rows: the global rows that this process has from now on, on the CPU.
+        """
+        same = all(_equal(part, parts[0]) for part in parts)
+        return parts[0] if same else None
+
     def settings(self) -> dict[str, Any]:
         """What it was set to, for records."""
         return {"method": self.name, "data_order": self.data_order, "seed": self.seed, **asdict(self.config)}
+
+
+def _equal(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(torch.as_tensor(value), torch.as_tensor(other[name])) if not isinstance(value, str)
+        else value == other[name]
+        for name, value in one.items()
+    )

@@ -1,6 +1,6 @@
 """What is carried from one step to the next: a state and its age in each slot, that is, in each place of the batch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from jaxtyping import Int
@@ -66,6 +66,14 @@ class Slots:
         tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         self._rows, self._ages = tensors.pop("rows"), tensors.pop("ages")
         self._leaves = {name.removeprefix(LEAF): tensor for name, tensor in tensors.items()}
+
+    @staticmethod
+    def regrouped(parts: Sequence[Mapping[str, Value]], rows: Int[Tensor, " B"]) -> dict[str, Value]:
+        """Of what several processes kept, what belongs to ``rows``."""
+        held = [{name: torch.as_tensor(value) for name, value in part.items()} for part in parts]
+        tensors = {name: torch.cat([part[name] for part in held if len(part["rows"])]) for name in held[0]}
+        wanted = torch.isin(tensors["rows"], rows)
+        return {name: tensor[wanted] for name, tensor in tensors.items()}
 
 
 def _own(tensor: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Fitted noise (Buitrago Ruiz & Gu 2025, arXiv 2507.02782, section 4.3, Eqs. 5 and 6)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -109,6 +109,10 @@ class FittedNoise(Intervention):
         tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         self._mean, self._variance, self._sums = tensors["mean"], tensors["variance"], tensors["sums"]
         self._step = int(values["step"])
+
+    def regrouped(self, parts: Sequence[Mapping[str, Value]], rows: Int[Tensor, " B"]) -> Mapping[str, Value] | None:
+        """The moments, which all processes share, and the sums of all: n processes that have them have their means."""
+        return {**parts[0], "sums": torch.stack([torch.as_tensor(part["sums"]) for part in parts]).sum(0)}
 
 
 def _of_head(values: Float[Tensor, " H"], leaf: Tensor) -> Tensor:

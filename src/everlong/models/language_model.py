@@ -12,6 +12,7 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from everlong.models._norms import Norm, RMSNorm
 from everlong.models.config import LanguageModelConfig
@@ -44,6 +45,14 @@ class LanguageModelOutput:
 
     logits: Tensor
     state: RecurrentState
+
+
+_pytree.register_pytree_node(  # what wraps a model from outside (FSDP2) looks for the tensors in what it returns
+    LanguageModelOutput,
+    lambda output: ([output.logits, output.state], None),
+    lambda values, _: LanguageModelOutput(*values),
+    serialized_type_name="everlong.LanguageModelOutput",
+)
 
 
 class Block(nn.Module):

@@ -19,6 +19,8 @@ from everlong.reports._words import interval, policy_name, positions, signed
 from everlong.reports.figures import write_figures
 from everlong.runs import Run, write_bytes
 
+PAGE = "report.html"
+
 
 def write_report(run: Run) -> Path:
     """Draws the figures of a run and writes its page from the records that are there; if unfinished, the page says so.
@@ -34,7 +36,7 @@ def write_report(run: Run) -> Path:
     """
     results = load_results(run)
     charts = write_figures(results, run.path / "figures")
-    path = run.path / "report.html"
+    path = run.path / PAGE
     write_bytes(path, _render(results, charts, run.path).encode())
     return path
 

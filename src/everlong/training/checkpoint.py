@@ -1,8 +1,11 @@
 """Files that training resumes from: safetensors and JSON, never pickle; complete, or taken for absent.
 
 checkpoints/PHASE/step-000100/     after 100 steps
-    checkpoint.json                what it is, its numbers, and the SHA-256 of each other file
-    PART.safetensors               the tensors of a part: model, optimizer, intervention, history
+    checkpoint.json                step, settings and processes, the SHA-256 of each other file, and its own
+    PART.safetensors               a part: its tensors, and its numbers in the metadata; model, optimizer, history, and
+                                   intervention-RANK of each process: what the rows of that process carry
+
+Several processes write together, into one folder: on several machines it must lie where all of them see it.
 """
 
 import hashlib
@@ -14,14 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from everlong.errors import EverlongError, RunStopped
+from everlong.training.processes import Processes
 
-FORMAT = "everlong-training-1"
+FORMAT = "everlong-training-2"
 KEPT = 2
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, SafetensorError)
 
 Part = Mapping[str, Tensor | int | float | str]
 
@@ -34,13 +40,17 @@ class Checkpoint:
         path: its folder.
         step: steps done.
         settings: those of the run that wrote it.
+        processes: how many wrote it.
         parts: values by name, by part.
+        carried: what the rows of this process carried; where another number wrote it, those of each of them.
     """
 
     path: Path
     step: int
     settings: dict[str, Any]
+    processes: int
     parts: dict[str, dict[str, Any]]
+    carried: list[dict[str, Any]]
 
 
 class Checkpoints:
@@ -50,64 +60,113 @@ class Checkpoints:
         run: the run folder.
         phase: the phase, which names their folder.
         say: is told of each checkpoint that cannot be used, in a line.
+        processes: those that call ``save`` and ``newest`` together.
     """
 
-    def __init__(self, run: Path, phase: str, say: Callable[[str], None]):
+    def __init__(self, run: Path, phase: str, say: Callable[[str], None], processes: Processes | None = None):
         self.folder = run / "checkpoints" / phase
         self.last: Path | None = None
         """The newest complete one that this process wrote or read."""
-        self._say = say
+        self._say, self._processes = say, processes or Processes()
 
-    def save(self, step: int, parts: Mapping[str, Part], settings: Mapping[str, Any]) -> None:
+    def save(self, step: int, parts: Mapping[str, Part], own: Part, settings: Mapping[str, Any]) -> None:
         """Writes a checkpoint that appears whole or not at all, then removes those older than the one before it.
 
+        Args:
+            step: steps done.
+            parts: what all processes have alike; the first one's are written.
+            own: what this process's rows carry.
+            settings: those of the run.
+
         Raises:
-            RunStopped: it cannot be written (the disk is full, say); the ones before it are as they were.
+            RunStopped: some process cannot write (the disk is full, say); the ones before it are as they were.
         """
-        target = self.folder / _name(step)
+        processes, target = self._processes, self.folder / _name(step)
         temporary = self.folder / f".{target.name}"
-        try:
+        written: dict[str, str] = {}
+
+        def begin() -> None:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
-            _write(temporary, step, parts, settings)
+
+        def write() -> None:
+            mine = {_own_part(processes.rank): own, **(parts if processes.is_main else {})}
+            written.update({part: _write_part(temporary, part, values) for part, values in mine.items()})
+
+        def end() -> None:
+            files = {f"{part}.safetensors": digest for part, digest in {**written, **theirs}.items()}
+            content = {"format": FORMAT, "step": step, "settings": settings, "processes": processes.count}
+            _write_index(temporary, {**content, "sha256": files})
             shutil.rmtree(target, ignore_errors=True)  # a torn one of the same step
             temporary.rename(target)
             _flush(self.folder)
-        except (OSError, SafetensorError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise RunStopped(
-                f"the checkpoint of step {step} cannot be written to {self.folder} ({error}); {self.last_good()}"
-            ) from error
+
+        try:
+            processes.on_main(lambda: self._writing(step, begin))
+            processes.together(lambda: self._writing(step, write))
+            digests = processes.gather(torch.tensor([list(bytes.fromhex(written[_own_part(processes.rank)]))]))
+            theirs = {_own_part(rank): bytes(digest).hex() for rank, digest in enumerate(digests.tolist())}
+            processes.on_main(lambda: self._writing(step, end))
+        except RunStopped:
+            if processes.is_main:
+                shutil.rmtree(temporary, ignore_errors=True)
+            raise
         self.last = target
-        self._prune(step)
+        if processes.is_main:
+            self._prune(step)
 
     def newest(self) -> Checkpoint | None:
         """The newest complete checkpoint, or None; each one that is newer but not complete is named to ``say``."""
-        for step in sorted(self._steps(), reverse=True):
-            path = self.folder / _name(step)
+        processes, found = self._processes, ""
+        if processes.is_main:
+            found = self._find()
+        found = processes.share(found)
+        if not found:
+            return None
+        self.last = self.folder / found
+
+        def read() -> Checkpoint:
             try:
-                checkpoint = _read(path)
-            except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
-                self._say(f"{path} is torn and passed over: {error}")
-                continue
-            self.last = path
-            return checkpoint
-        return None
+                return _read(self.folder / found, processes)
+            except UNREADABLE as error:  # the first process could read it
+                raise RunStopped(f"{self.last} cannot be read by process {processes.rank}: {error}") from error
+
+        return processes.together(read)
 
     def last_good(self) -> str:
         """Where to find the last good checkpoint, in words."""
         return f"the last good checkpoint is {self.last}" if self.last else "there is no earlier checkpoint"
 
+    def _find(self) -> str:
+        """The name of the newest complete one, or nothing."""
+        for step in sorted(self._steps(), reverse=True):
+            path = self.folder / _name(step)
+            try:
+                _check_files(path, _read_index(path))
+            except UNREADABLE as error:
+                self._say(f"{path} is torn and passed over: {error}")
+                continue
+            return path.name
+        return ""
+
+    def _writing(self, step: int, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (OSError, SafetensorError) as error:
+            raise RunStopped(
+                f"the checkpoint of step {step} cannot be written to {self.folder} ({error}); {self.last_good()}"
+            ) from error
+
     def _steps(self) -> list[int]:
         return [int(path.name.removeprefix("step-")) for path in self.folder.glob("step-[0-9]*")]
 
     def _prune(self, newest: int) -> None:
-        """Later steps than the newest are torn ones that a resume passed over."""
+        """Later steps than the newest are torn ones that a resume passed over; hidden ones were cut by a kill."""
         steps = sorted(self._steps(), reverse=True)
         kept = [step for step in steps if step <= newest][:KEPT]
-        for step in steps:
-            if step not in kept:
-                shutil.rmtree(self.folder / _name(step), ignore_errors=True)
+        torn = [self.folder / _name(step) for step in steps if step not in kept]
+        for path in (*torn, *self.folder.glob(".step-*")):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def discard(run: Path, phase: str) -> None:
@@ -119,42 +178,69 @@ def _name(step: int) -> str:
     return f"step-{step:06d}"
 
 
-def _write(folder: Path, step: int, parts: Mapping[str, Part], settings: Mapping[str, Any]) -> None:
-    numbers: dict[str, dict[str, Any]] = {}
-    files: dict[str, str] = {}
-    for part, values in parts.items():
-        numbers[part] = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
-        tensors = {name: value.detach().contiguous() for name, value in values.items() if isinstance(value, Tensor)}
-        path = folder / f"{part}.safetensors"
-        save_file(tensors, path)
-        _flush(path)
-        files[path.name] = _digest(path)
-    content = {"format": FORMAT, "step": step, "settings": settings, "values": numbers, "sha256": files}
+def _own_part(rank: int) -> str:
+    return f"intervention-{rank:05d}"
+
+
+def _write_part(folder: Path, part: str, values: Part) -> str:
+    """Writes a part's file; returns its SHA-256."""
+    numbers = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
+    tensors = {name: value.detach().contiguous() for name, value in values.items() if isinstance(value, Tensor)}
+    path = folder / f"{part}.safetensors"
+    save_file(tensors, path, metadata={"numbers": json.dumps(numbers)})
+    _flush(path)
+    return _digest(path)
+
+
+def _write_index(folder: Path, content: Mapping[str, Any]) -> None:
     path = folder / "checkpoint.json"
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({**content, "own_sha256": _digest_of(content)}, indent=1) + "\n", encoding="utf-8")
     _flush(path)
     _flush(folder)
 
 
-def _read(folder: Path) -> Checkpoint:
+def _read_index(folder: Path) -> dict[str, Any]:
     content = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
     if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']!r}, expected {FORMAT!r}")
+    if content.pop("own_sha256") != _digest_of(content):
+        raise ValueError("checkpoint.json has changed since it was written (SHA-256)")
+    return content
+
+
+def _check_files(folder: Path, content: Mapping[str, Any]) -> None:
     for name, digest in content["sha256"].items():
         if _digest(folder / name) != digest:
             raise ValueError(f"{name} has changed since it was written (SHA-256)")
-    parts: dict[str, dict[str, Any]] = {}
-    for part, numbers in content["values"].items():
-        with safe_open(folder / f"{part}.safetensors", framework="pt") as file:
-            # cloned: kernels may add up in another order where memory is aligned otherwise
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (no mapping)
-        parts[part] = {**numbers, **tensors}
-    return Checkpoint(folder, content["step"], content["settings"], parts)
+
+
+def _read(folder: Path, processes: Processes) -> Checkpoint:
+    """What this process needs: what all have alike, and its own; written by another number, what each had."""
+    content = _read_index(folder)
+    wrote = content["processes"]
+    ranks = [processes.rank] if wrote == processes.count else range(wrote)
+    carried = [_read_part(folder / f"{_own_part(rank)}.safetensors") for rank in ranks]
+    of_ranks = {_own_part(rank) for rank in range(wrote)}
+    names = [name.removesuffix(".safetensors") for name in content["sha256"]]
+    parts = {part: _read_part(folder / f"{part}.safetensors") for part in names if part not in of_ranks}
+    return Checkpoint(folder, content["step"], content["settings"], wrote, parts, carried)
+
+
+def _read_part(path: Path) -> dict[str, Any]:
+    with safe_open(path, framework="pt") as file:
+        numbers = json.loads(file.metadata()["numbers"])
+        # cloned: kernels may add up in another order where memory is aligned otherwise
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (no mapping)
+    return {**numbers, **tensors}
 
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _flush(path: Path) -> None:

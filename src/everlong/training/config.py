@@ -1,18 +1,49 @@
 """Settings of the training loop, free of torch."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from everlong.errors import EverlongError
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class EngineConfig:
+    """How training is carried out. But for rounding, none of these changes what is trained."""
+
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """How several processes (torchrun -m everlong ...) share a model: each has all of it and a part of every batch
+    (ddp), or each keeps a part of it as well (fsdp: FSDP2, for models that are too large for one device)."""
+    gradient_accumulation: int = 1
+    """Parts in which a process reads its rows of a step, one after the other: less memory, the same step."""
+    mixed_precision: bool = False
+    """Compute matrix products and activations in bfloat16 (autocast). Weights and optimizer stay in the precision of
+    --dtype, states and loss in float32."""
+    activation_checkpointing: bool = False
+    """Keep only what goes in and out of each block, and compute the inside again in the backward pass: far less memory,
+    a third more time. States are those of the first computation."""
+    compile: bool = False
+    """Compile each block with torch.compile; the first step takes long."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """Where a loss, gradient or state is not finite: stop (exit code 3), or skip the step, leaving the weights, the
+    optimizer and what rows start from as they were. Skipped steps are counted and shown."""
+    checkpoint_every: int = 25
+    """Steps between the checkpoints that a resume goes on from; at Ctrl-C and at the end there is always one."""
+    trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Show the metrics there, too; they write into the run folder, W&B offline (pip install everlong[trackers])."""
+
+    def __post_init__(self) -> None:
+        for name in ("gradient_accumulation", "checkpoint_every"):
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(EngineConfig):
     """The paper's recipe (arXiv 2507.02782): AdamW, cosine with a floor, linear warm-up."""
 
     steps: int = 100
     """Optimizer steps."""
     batch_size: int = 32
-    """Rows of training context a step."""
+    """Rows of training context a step, over all processes."""
     learning_rate: float = 3e-4
     """Peak learning rate; for post-training one tenth of pre-training's."""
     learning_rate_floor: float = 1e-5
@@ -25,11 +56,10 @@ class TrainingConfig:
     """AdamW's averages."""
     clip: float = 1.0
     """Gradients are scaled down to this norm."""
-    checkpoint_every: int = 25
-    """Steps between the checkpoints that a resume goes on from; at Ctrl-C and at the end there is always one."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "checkpoint_every"):
+        super().__post_init__()
+        for name in ("steps", "batch_size"):
             _require(name, getattr(self, name), getattr(self, name) >= 1, "it must be at least 1")
         for name in ("learning_rate", "clip"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "it must be above 0")

@@ -20,7 +20,7 @@ class History:
 
     def __init__(self, *, context: int, steps: int):
         self.exposure = ExposureCounter(context=context, steps=steps)
-        self.read_tokens = 0
+        self.read_tokens = self.skipped_steps = 0
         self._losses: list[float] = []
         self._seconds, self._began = 0.0, time.monotonic()
 
@@ -29,6 +29,11 @@ class History:
         self._losses.append(loss)
         self.read_tokens += ages.size
         self.exposure.add(ages, learning_rate, scored)
+
+    def skip(self, tokens: int) -> None:
+        """Counts a step that was read and then left out, for something in it was not finite."""
+        self.read_tokens += tokens
+        self.skipped_steps += 1
 
     @property
     def seconds(self) -> float:
@@ -54,6 +59,7 @@ class History:
         return {
             "losses": torch.tensor(self._losses, dtype=torch.float64),
             "read_tokens": self.read_tokens,
+            "skipped_steps": self.skipped_steps,
             "seconds": self.seconds,
             **self.exposure.state_dict(),
         }
@@ -61,7 +67,7 @@ class History:
     def load_state_dict(self, values: Mapping[str, Any]) -> None:
         """Goes on from where ``state_dict`` was taken."""
         self._losses = values["losses"].tolist()
-        self.read_tokens = values["read_tokens"]
+        self.read_tokens, self.skipped_steps = values["read_tokens"], values["skipped_steps"]
         self._seconds, self._began = values["seconds"], time.monotonic()
         self.exposure.load_state_dict(values)
 

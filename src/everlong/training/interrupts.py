@@ -9,13 +9,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """A context in which the first Ctrl-C or SIGTERM sets ``asked``, and the second interrupts at once.
+    """A context in which Ctrl-C or SIGTERM sets ``asked``, and a second Ctrl-C interrupts at once.
 
-    Handlers are set in the main thread only (Python allows no other), and those found are put back at the end.
+    Of several processes none interrupts at once: the others would wait for it, and torchrun passes on a signal that
+    its processes may have had already. A second SIGTERM says nothing new. Handlers are set in the main thread only
+    (Python allows no other), and those found are put back at the end.
+
+    Args:
+        alone: whether this process is the only one of its run.
     """
 
-    def __init__(self):
+    def __init__(self, *, alone: bool = True):
         self.asked = False
+        self._alone, self._had_ctrl_c = alone, False
         self._found: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -28,6 +34,8 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
+        if number == signal.SIGINT:
+            if self._had_ctrl_c and self._alone:
+                raise KeyboardInterrupt
+            self._had_ctrl_c = True
         self.asked = True

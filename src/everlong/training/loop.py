@@ -1,25 +1,27 @@
 """The one training loop: pre-training, post-training and fine-tuning differ in configuration only.
 
-    batch -> initial state -> model -> loss -> backward, clip, step -> intervention.observe(final state) -> metrics
+    batch -> initial state -> model -> loss -> backward -> intervention.observe(final state) -> clip, step -> metrics
 
 A run is a function of its settings: nothing here draws from a global generator, and 10 steps equal 5, a kill, and 5
-more, in weights, carried states and losses, to the bit.
+more, in weights, carried states and losses, to the bit. Of N processes the one of rank r reads rows r * B / N to
+(r + 1) * B / N - 1 of every batch, in parts if it is told to, and its rows' carried states stay with it.
 """
 
 import json
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from everlong import launch
 from everlong.data.batch import Batch
 from everlong.errors import EverlongError, RunInterrupted, RunStopped
 from everlong.interventions._protocol import Intervention
@@ -28,23 +30,27 @@ from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
+from everlong.training._nonfinite import place_of_nonfinite
+from everlong.training._trackers import Trackers, check_trackers
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
-from everlong.training.checkpoint import Checkpoints, check_settings
+from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings
 from everlong.training.config import TrainingConfig
 from everlong.training.history import History
 from everlong.training.interrupts import Interrupts
 from everlong.training.optimizer import adamw
+from everlong.training.parallel import TrainedModel, make_accelerator, whole
+from everlong.training.processes import Processes
 from everlong.training.schedule import learning_rate
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where batches come from: a pure function of (seed, step)."""
+    """Where batches come from: a pure function of (seed, step), the same on every process."""
 
     data_order: str
 
     def batch(self, step: int) -> Batch:
-        """The batch of a step, counted from 0."""
+        """The whole batch of a step, counted from 0; each process reads its rows of it."""
         ...
 
 
@@ -75,8 +81,10 @@ def train(
         The record; its model_folder is empty, for the caller to fill.
 
     Raises:
-        EverlongError: the intervention needs another data order, or the checkpoint was made with other settings.
-        RunStopped: a loss or gradient that is not finite (the weights are those before the step), or a full disk.
+        EverlongError: the intervention needs another data order, the rows cannot be shared evenly, a tracker is not
+            installed, or the checkpoint was made with other settings.
+        RunStopped: a loss, gradient or state that is not finite (the weights are those before the step), a full disk,
+            or another process that has gone.
         RunInterrupted: Ctrl-C or SIGTERM; the step was finished and saved.
     """
     if intervention.data_order not in ("any", source.data_order):
@@ -84,7 +92,25 @@ def train(
             f"the method {intervention.name} needs the data order {intervention.data_order!r}, the data come in "
             f"{source.data_order!r} order: choose another method, or another order"
         )
-    return _Loop(model, source, intervention, config, run, phase, progress).work(label)
+    check_trackers(config.trackers)
+    loop = _Loop(model, source, intervention, config, run, phase, progress)
+    with loop.processes.expecting_each_other(loop.checkpoints.last_good):
+        return loop.work(label)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a process found in its rows of a step.
+
+    Attributes:
+        loss: its share of the batch's loss, without a graph.
+        squares: [leaves], the sum of squares of each leaf of its final states.
+        ages: of the state at the start of each row.
+    """
+
+    loss: Float[Tensor, ""]
+    squares: Float[Tensor, " L"]
+    ages: Tensor
 
 
 class _Loop:
@@ -100,40 +126,67 @@ class _Loop:
     ):
         self.model, self.source, self.intervention, self.config = model, source, intervention, config
         self.run, self.phase, self.progress = run, phase, progress
-        self.spec, self.device = model.state_spec, model.device
-        self.optimizer = adamw(model, config)
-        # The model stays on the device and in the precision that its owner gave it, whatever the environment says.
-        self.accelerator = Accelerator(device_placement=False, mixed_precision="no")
-        self.prepared, self.stepper = self.accelerator.prepare(model, self.optimizer)
-        self.context = source.batch(0).tokens.shape[1]
+        self.device = model.device
+        self.processes = Processes()
+        first = source.batch(0).tokens
+        self.parts = _parts(len(first), config.gradient_accumulation, self.processes)
+        self.context = first.shape[1]
+        folder = run.path / "trackers"
+        accelerator = make_accelerator(self.device, log_with=list(config.trackers) or None, project_dir=folder)
+        assert accelerator.num_processes == self.processes.count, "Accelerate sees another number of processes"
+        intervention.sum_over_processes = self.processes.sum
         self.history = History(context=self.context, steps=config.steps)
-        self.checkpoints = Checkpoints(run.path, phase, progress.say)
+        self.checkpoints = Checkpoints(run.path, phase, progress.say, self.processes)
         settings = {**asdict(config), "phase": phase, "context": self.context, "intervention": intervention.settings()}
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))  # as they are read back
+        self.trackers = Trackers(accelerator, config.trackers, phase, folder, self.settings)
+        self.trained = TrainedModel(model, config, self.processes, accelerator)
+        self.optimizer = adamw(self.trained.module, config)
+        self.interrupts = Interrupts(alone=self.processes.count == 1)
+        self.any_asked = False
+        self.step_ended = time.monotonic()
 
     def work(self, label: str) -> Training:
         """All steps that are left to do."""
+        ended = False
+        try:
+            with self.interrupts:
+                self.steps(label)
+            ended = True
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+            self.trained.release(trained=ended)
+            self.trackers.close()
+        return self.record()
+
+    def steps(self, label: str) -> None:
+        """From the newest checkpoint to the last step, or to an interruption."""
         start = done = self.resume()
         steps, every = self.config.steps, self.config.checkpoint_every
         self.model.train()
-        with Interrupts() as interrupts, self.progress.task(label, total=steps, done=start) as task:
+        self.trained.module.train()
+        self.step_ended = time.monotonic()
+        with self.progress.task(label, total=steps, done=start) as task:
             for step in range(start, steps):
                 line = self.step(step)
                 self.log(line)
-                task.advance(1, note=f"loss {line['loss']:.3f}")
-                stop = interrupts.asked
+                task.advance(1, note=_note(line))
+                stop = self.must_stop
                 if stop or (step + 1) % every == 0 or step + 1 == steps:
                     self.save(step + 1)
                     done = step + 1
                 if stop:
                     break
-        if interrupts.asked:
+        if self.must_stop:
             raise RunInterrupted(
                 f"{self.phase} was interrupted and saved after {done} of {steps} steps; go on with "
-                f"`everlong {self.run.verb} --resume {self.run.path}`"
+                f"`{launch.command(f'{self.run.verb} --resume {self.run.path}')}`"
             )
-        self.optimizer.zero_grad(set_to_none=True)
-        return self.record()
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether Ctrl-C or SIGTERM has come: of several processes, to any before the end of this step."""
+        return self.interrupts.asked if self.processes.count == 1 else self.any_asked
 
     def step(self, step: int) -> dict[str, Any]:
         """One step; returns its line of metrics."""
@@ -146,52 +199,116 @@ class _Loop:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-        self.stepper.zero_grad()
-        here = batch.to(self.device)
-        initial = intervention.initial_state(here.starts, self.spec, step, batch.rows)
-        ages = intervention.ages(batch.rows)
-        output = self.prepared(here.tokens, initial, resets=here.resets)
-        loss = _cross_entropy(output.logits, here.targets, scored)
-        self.accelerator.backward(loss)
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip)
-        assert norm is not None  # DeepSpeed's alone is
-        loss_value, norm_value = torch.stack([loss.detach(), norm.to(loss.dtype)]).tolist()  # one wait for the device
-        if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
-            raise RunStopped(
-                f"{self.phase} stopped at step {step}: loss {loss_value}, gradient norm {norm_value}; the weights are "
-                f"those before the step, and {self.checkpoints.last_good()}; try a lower learning rate"
-            )
-        self.stepper.step()
-
-        resets = None if batch.resets is None else batch.resets.numpy()
-        met = token_ages(ages.numpy(), batch.tokens.shape[1], resets)
-        intervention.observe(output.state, torch.from_numpy(met[:, -1] + 1))
-        self.history.add(loss_value, met, rate / config.learning_rate, None if scored is None else scored.numpy())
-        return {
+        self.optimizer.zero_grad()
+        before = intervention.state_dict()
+        read = self.read(batch, scored, step)
+        gradients = [parameter.grad for parameter in self.trained.module.parameters() if parameter.grad is not None]
+        norm = whole(torch.nn.utils.get_total_norm(gradients))
+        loss, norm_value, squares = self.measure(read, norm)
+        met = self.ages_met(read.ages, batch)
+        finite = math.isfinite(loss) and math.isfinite(norm_value) and math.isfinite(sum(squares))
+        line: dict[str, Any] = {
             "phase": self.phase,
             "step": step,
-            "loss": loss_value,
+            "loss": loss,
             "learning_rate": rate,
             "gradient_norm": norm_value,
-            "state_age_mean": float(np.mean(ages.numpy())),
+            "state_norm": math.sqrt(sum(squares) / len(batch.tokens)) if finite else math.nan,
+            "state_age_mean": float(np.mean(met[:, 0])),
+        }
+        if finite:
+            torch.nn.utils.clip_grads_with_norm_(self.trained.module.parameters(), config.clip, norm)
+            self.optimizer.step()
+            self.history.add(loss, met, rate / config.learning_rate, None if scored is None else scored.numpy())
+        else:
+            line["not_finite"] = self.leave_out(step, loss, norm_value, squares)
+            intervention.load_state_dict(before)
+            self.history.skip(batch.tokens.numel())
+        return {**line, **self.counts(batch.tokens.numel())}
+
+    def read(self, batch: Batch, scored: Tensor | None, step: int) -> _Read:
+        """Reads this process's rows, part by part, and leaves the gradient of the batch's loss in the parameters."""
+        intervention, spec = self.intervention, self.trained.spec
+        targets = batch.targets.numel() if scored is None else int(scored.sum())
+        wide = torch.promote_types(self.model.dtype, torch.float32)
+        loss = torch.zeros((), device=self.device, dtype=wide)
+        squares = torch.zeros(len(spec.leaves), device=self.device, dtype=wide)
+        ages = []
+        for rows in self.parts:
+            part = batch.part(rows)
+            here = part.to(self.device)
+            initial = intervention.initial_state(here.starts, spec, step, part.rows)
+            ages.append(intervention.ages(part.rows))
+            with self.trained.gradients(last=rows is self.parts[-1]):
+                output = self.trained(here.tokens, initial, here.resets)
+                nats = _cross_entropy(output.logits, here.targets, None if scored is None else scored[rows]) / targets
+                (nats * self.processes.count).backward()  # of which the mean over the processes is taken
+            loss += nats.detach()
+            norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
+            squares += torch.stack(norms).square()
+            last = token_ages(ages[-1].numpy(), self.context, None if part.resets is None else part.resets.numpy())[:, -1]
+            intervention.observe(output.state, torch.from_numpy(last + 1))
+        return _Read(loss, squares, torch.cat(ages))
+
+    def measure(self, read: _Read, norm: Tensor) -> tuple[float, float, list[float]]:
+        """Loss, gradient norm and the squares of the state leaves, of all processes; waits for the device once."""
+        asked = torch.tensor([self.interrupts.asked], dtype=read.loss.dtype, device=self.device)
+        summed = self.processes.sum(torch.cat([read.loss.view(1), asked, read.squares]))
+        loss, any_asked, *squares, norm_value = torch.cat([summed, norm.detach().to(summed.dtype).view(1)]).tolist()
+        self.any_asked = any_asked > 0
+        return loss, norm_value, squares
+
+    def ages_met(self, ages: Tensor, batch: Batch) -> np.ndarray:
+        """[B, T], the age of the state that each token of the whole batch meets."""
+        resets = None if batch.resets is None else batch.resets.numpy()
+        return token_ages(self.processes.gather(ages).numpy(), self.context, resets)
+
+    def leave_out(self, step: int, loss: float, norm: float, squares: list[float]) -> str:
+        """Says where what is not finite stands.
+
+        Raises:
+            RunStopped: the run is to stop at it.
+        """
+        place = place_of_nonfinite(loss, squares, self.trained.spec, self.trained.module, self.processes)
+        if self.config.on_nonfinite == "skip":
+            self.progress.say(f"{self.phase}: step {step} is skipped: loss {loss}, gradient norm {norm}, {place}")
+            return place
+        raise RunStopped(
+            f"{self.phase} stopped at step {step}: loss {loss}, gradient norm {norm}, not finite {place}; the weights "
+            f"are those before the step, and {self.checkpoints.last_good()}; try a lower learning rate, or "
+            "--on-nonfinite skip"
+        )
+
+    def counts(self, tokens: int) -> dict[str, Any]:
+        """What was counted so far, and how fast."""
+        now = time.monotonic()
+        speed, self.step_ended = tokens / max(now - self.step_ended, 1e-9), now
+        return {
             "scored_tokens": self.history.exposure.scored_tokens,
+            "skipped_steps": self.history.skipped_steps,
+            "tokens_per_second": round(speed, 1),
             "seconds": round(self.history.seconds, 3),
         }
 
     def log(self, line: dict[str, Any]) -> None:
-        """Writes a line of metrics."""
+        """Writes a line of metrics; JSON has no infinity and no not-a-number, which become null."""
+        written = {name: None if value != value or value in (math.inf, -math.inf) else value for name, value in line.items()}
         with self._writing_metrics():
-            self.run.log(line)
+            self.run.log(written)
+        self.trackers.log(written)
 
     def save(self, step: int) -> None:
         """Writes a checkpoint: all that the steps after ``step`` depend on."""
+        with self._writing_metrics():
+            self.run.settle()
+        module = self.trained.module
         parts = {
-            "model": model_values(self.model),
-            "optimizer": optimizer_values(self.model, self.optimizer),
-            "intervention": self.intervention.state_dict(),
+            "model": model_values(module),
+            "optimizer": optimizer_values(module, self.optimizer),
             "history": self.history.state_dict(),
         }
-        self.checkpoints.save(step, parts, self.settings)
+        self.checkpoints.save(step, parts, self.intervention.state_dict(), self.settings)
+        self.step_ended = time.monotonic()
 
     def resume(self) -> int:
         """Takes up the newest checkpoint; returns the number of steps done."""
@@ -199,13 +316,28 @@ class _Loop:
         step = checkpoint.step if checkpoint else 0
         if checkpoint:
             check_settings(checkpoint, self.settings)
-            load_model(self.model, checkpoint.parts["model"], checkpoint.path)
-            load_optimizer(self.model, self.optimizer, checkpoint.parts["optimizer"])
-            self.intervention.load_state_dict(checkpoint.parts["intervention"])
+            load_model(self.trained.module, checkpoint.parts["model"], checkpoint.path)
+            load_optimizer(self.trained.module, self.optimizer, checkpoint.parts["optimizer"])
             self.history.load_state_dict(checkpoint.parts["history"])
+            self.take_up(checkpoint)
         with self._writing_metrics():
             self.run.rewind(self.phase, step)
         return step
+
+    def take_up(self, checkpoint: Checkpoint) -> None:
+        """Gives the intervention what its rows carried; says what is lost where other processes wrote it."""
+        before, now = checkpoint.processes, self.processes.count
+        carried = checkpoint.carried[0]
+        if before != now:
+            rows = self.source.batch(checkpoint.step).rows
+            carried = self.intervention.regrouped(checkpoint.carried, torch.cat([rows[part] for part in self.parts]))
+            lost = "each row keeps its state" if carried is not None else f"what {self.intervention.name} kept is lost"
+            self.progress.say(
+                f"{checkpoint.path} was written by {before} processes, {now} go on: {lost}; weights, optimizer and data "
+                "go on where they were; sums are taken in another order, so the run goes on to rounding, not to the bit"
+            )
+        if carried is not None:
+            self.intervention.load_state_dict(carried)
 
     @contextmanager
     def _writing_metrics(self) -> Iterator[None]:
@@ -219,11 +351,15 @@ class _Loop:
     def record(self) -> Training:
         """What this arm did."""
         history = self.history
+        if history.skipped_steps == self.config.steps:
+            raise RunStopped(f"{self.phase}: every step was skipped, for none was finite; nothing was trained")
         return Training(
             method=self.intervention.name,
             context=self.context,
             settings=self.settings,
             steps=self.config.steps,
+            skipped_steps=history.skipped_steps,
+            processes=self.processes.count,
             scored_tokens=history.exposure.scored_tokens,
             read_tokens=history.read_tokens,
             first_loss=history.first_loss,
@@ -233,6 +369,28 @@ class _Loop:
             seconds=history.seconds,
             model_folder="",
         )
+
+
+def _parts(rows: int, accumulation: int, processes: Processes) -> list[slice]:
+    """The rows that this process reads in a step, part by part."""
+    count = processes.count * accumulation
+    if rows % count:
+        raise EverlongError(
+            f"--batch-size {rows} cannot be shared evenly by {processes.count} processes in --gradient-accumulation "
+            f"{accumulation} parts: give a multiple of {count}"
+        )
+    size = rows // count
+    first = processes.rank * accumulation * size
+    return [slice(first + part * size, first + (part + 1) * size) for part in range(accumulation)]
+
+
+def _note(line: dict[str, Any]) -> str:
+    """A step in a few words, all of them from its line of metrics."""
+    skipped = f"  {line['skipped_steps']} skipped" if line["skipped_steps"] else ""
+    return (
+        f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} tokens/s  gradient {line['gradient_norm']:.3g}  "
+        f"state {line['state_norm']:.3g}{skipped}"
+    )
 
 
 def _scored(batch: Batch, unscored_prefix: int) -> Bool[Tensor, "B T"] | None:
@@ -247,8 +405,8 @@ def _scored(batch: Batch, unscored_prefix: int) -> Bool[Tensor, "B T"] | None:
 def _cross_entropy(
     logits: Float[Tensor, "B T S"], targets: Tensor, scored: Bool[Tensor, "B T"] | None
 ) -> Float[Tensor, ""]:
-    """Mean over the scored targets, in nats, in float32 or wider."""
+    """Sum over the scored targets, in nats, in float32 or wider."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if scored is not None:
         targets = targets.masked_fill(~scored.to(targets.device), -100)
-    return F.cross_entropy(wide.flatten(0, 1), targets.flatten(), ignore_index=-100)
+    return F.cross_entropy(wide.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")

@@ -1,16 +1,22 @@
 """The beginning of every verb that has a run folder: a new one, or one that is gone on with."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from shutil import rmtree
 from typing import TypeVar
 
 from cattrs.preconf.json import make_converter
 
+from everlong import launch
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.models.architectures import CONFIGS
+from everlong.reports.page import PAGE, write_report
 from everlong.runs import Run
+from everlong.training.processes import Processes
 from everlong.workflows.config import Architecture, DiagnoseConfig, RepairConfig, TrainConfig
 
 Config = TypeVar("Config", DiagnoseConfig, RepairConfig, TrainConfig)
@@ -35,16 +41,31 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
     Raises:
         EverlongError: --resume beside other settings, or a folder that is no run of this verb.
     """
-    resume = config.runtime.resume
+    resume, processes = config.runtime.resume, Processes()
     if resume is None:
-        written = _settings.unstructure(config)
-        with Run.create(config.runtime.output, verb, written) as run, refusable(run), _interruptible(run):
+        run = _create(verb, config, processes)
+        with run, refusable(run), _interruptible(run):
             yield run, config
         return
     if replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
         raise EverlongError(f"--resume {resume} goes on with the settings of that run; give no others beside it")
-    with Run.open(resume, verb) as run, _interruptible(run):
+    with processes.together(lambda: Run.open(resume, verb, processes)) as run, _interruptible(run):
         yield run, _settings.structure(run.config, type(config))
+
+
+def _create(verb: str, config: Config, processes: Processes) -> Run:
+    """A new run folder, made by the first process for all."""
+    written = _settings.unstructure(config)
+    made: list[Run] = []
+    processes.on_main(lambda: made.append(Run.create(config.runtime.output, verb, written, processes)))
+    folder = processes.share(str(made[0].path) if made else "")
+    return made[0] if made else Run(Path(folder), verb, written, processes)
+
+
+def page_of(run: Run) -> Path:
+    """Writes the report of a run, once; returns its page."""
+    run.crew.on_main(lambda: write_report(run))
+    return run.path / PAGE
 
 
 @contextmanager
@@ -54,17 +75,23 @@ def refusable(run: Run) -> Iterator[None]:
         yield
     except EverlongError as error:
         begun = any((run.path / name).exists() for name in ("records", "checkpoints", "metrics.jsonl"))
-        if error.exit_code == EverlongError.exit_code and not begun:
+        if error.exit_code == EverlongError.exit_code and not begun and run.writes:
             rmtree(run.path, ignore_errors=True)
         raise
 
 
 @contextmanager
 def _interruptible(run: Run) -> Iterator[None]:
-    """Ctrl-C outside a training step: what is finished is kept, and the message says how to go on."""
+    """Ctrl-C or SIGTERM outside a training step: what is finished is kept, and the message says how to go on."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    found = signal.signal(signal.SIGTERM, signal.default_int_handler) if main_thread else None
     try:
         yield
     except KeyboardInterrupt:
         raise RunInterrupted(
-            f"interrupted; finished phases are kept; go on with `everlong {run.verb} --resume {run.path}`"
+            "interrupted; finished phases are kept; go on with "
+            f"`{launch.command(f'{run.verb} --resume {run.path}')}`"
         ) from None
+    finally:
+        if main_thread:
+            signal.signal(signal.SIGTERM, found)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from everlong import launch
 from everlong.checkpoints._checkpoint import Checkpoint
 from everlong.data.config import DataConfig
 from everlong.data.corpus import Corpus, Split, split
@@ -37,8 +38,12 @@ def bundled_folder() -> Path:
 
 
 def best_device(requested: str | None) -> str:
-    """The device asked for, or else the first GPU where CUDA has one, or the CPU."""
-    return requested or ("cuda" if torch.cuda.is_available() else "cpu")
+    """The device asked for, or else a GPU where CUDA has one, or the CPU; of several processes each has its own GPU."""
+    device = requested or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and launch.process_count() > 1:
+        device = f"cuda:{launch.local_rank()}"
+        torch.cuda.set_device(device)
+    return device
 
 
 def open_subject(

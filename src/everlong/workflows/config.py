@@ -9,7 +9,7 @@ from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
-from everlong.training.config import TrainingConfig
+from everlong.training.config import EngineConfig, TrainingConfig
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Architecture = (
@@ -85,6 +85,7 @@ class RepairConfig:
     """Rows of one training context in a step."""
     learning_rate: float = 3e-4
     """Peak of the schedule: about a tenth of the one that the model was trained with."""
+    engine: EngineConfig = field(default_factory=EngineConfig)
     data: DataConfig = field(default_factory=DataConfig)
     diagnosis: DiagnosisConfig = field(default_factory=DiagnosisConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)

@@ -5,8 +5,7 @@ from pathlib import Path
 from everlong.diagnostics.diagnose import diagnose as measure
 from everlong.progress import Progress
 from everlong.records import Diagnosis
-from everlong.reports.page import write_report
-from everlong.workflows._start import start_run
+from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import open_subject
 from everlong.workflows._warnings import data_warnings
 from everlong.workflows.config import DiagnoseConfig
@@ -22,8 +21,10 @@ def diagnose(config: DiagnoseConfig, progress: Progress | None = None) -> tuple[
     """
     progress = progress or Progress()
     with start_run("diagnose", config) as (run, config):
-        subject = open_subject(
-            config.model, config.context, config.data, config.diagnosis, config.runtime, progress, trains=False
+        subject = run.crew.together(
+            lambda: open_subject(
+                config.model, config.context, config.data, config.diagnosis, config.runtime, progress, trains=False
+            )
         )
         diagnosis = run.phase(
             f"diagnosis-{LABEL}",
@@ -40,4 +41,4 @@ def diagnose(config: DiagnoseConfig, progress: Progress | None = None) -> tuple[
         )
         for warning in data_warnings(diagnosis):
             progress.say(f"Warning: {warning}")
-        return diagnosis, write_report(run)
+        return diagnosis, page_of(run)

@@ -1,7 +1,7 @@
 """`everlong repair`: diagnose, train control and repairs at one budget, diagnose each, say what came of it."""
 
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from shutil import rmtree
 
@@ -14,14 +14,13 @@ from everlong.loading import load, save
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
 from everlong.records import Diagnosis, Repair, Training
-from everlong.reports.page import write_report
 from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig
 from everlong.training.loop import Source, train
 from everlong.workflows._outcome import BEFORE, CONTROL, summarize
 from everlong.workflows._proposal import Proposal, propose
-from everlong.workflows._start import start_run
+from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import Subject, best_device, open_subject
 from everlong.workflows.config import RepairConfig
 
@@ -74,14 +73,16 @@ class _Repairing:
         """All phases in order; one whose record exists is not done again."""
         config = self.config
         methods = methods_of(config)
-        subject = open_subject(
-            config.model,
-            config.context,
-            config.data,
-            config.diagnosis,
-            config.runtime,
-            self.progress,
-            trains=True,
+        subject = self.run.crew.together(
+            lambda: open_subject(
+                config.model,
+                config.context,
+                config.data,
+                config.diagnosis,
+                config.runtime,
+                self.progress,
+                trains=True,
+            )
         )
         proposal = propose(config, subject.context)
         arms = {method: self._arm(subject, method, proposal) for method in methods}
@@ -91,12 +92,12 @@ class _Repairing:
         for method in methods:
             arm = arms.pop(method)  # what it carries need not outlive its training
             trainings[method] = self.run.phase(
-                f"training-{method}", lambda arm=arm: self._train(subject, *arm, proposal)
+                f"training-{method}", lambda arm=arm: self._train(subject, *arm, proposal), everyone=True
             )
-            discard(self.run.path, method)
+            self.run.crew.on_main(lambda method=method: discard(self.run.path, method))
             diagnoses[method] = self._diagnose(subject, None, method)
         record = self.run.phase("repair", lambda: summarize(diagnoses, trainings, proposal.words))
-        return Repaired(record, diagnoses, trainings, write_report(self.run))
+        return Repaired(record, diagnoses, trainings, page_of(self.run))
 
     def _diagnose(self, subject: Subject, model: LanguageModel | None, label: str) -> Diagnosis:
         """Measures a model, or the one that a method has made."""
@@ -138,6 +139,7 @@ class _Repairing:
             source,
             intervention,
             TrainingConfig(
+                **asdict(config.engine),
                 steps=proposal.steps,
                 batch_size=config.batch_size,
                 learning_rate=config.learning_rate,
@@ -149,8 +151,12 @@ class _Repairing:
             label=f"training {method}",
         )
         folder = self._folder(method)
-        rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
-        save(replace(subject.checkpoint, model=model, context=subject.context), folder)
+
+        def write() -> None:
+            rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
+            save(replace(subject.checkpoint, model=model, context=subject.context), folder)
+
+        self.run.crew.on_main(write)
         return replace(record, model_folder=str(folder.relative_to(self.run.path)))
 
     def _folder(self, method: str) -> Path:

@@ -15,11 +15,10 @@ from everlong.loading import parse_dtype, save
 from everlong.models.architectures import ARCHITECTURES
 from everlong.progress import Progress
 from everlong.records import Training
-from everlong.reports.page import write_report
 from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.loop import train as run_loop
-from everlong.workflows._start import start_run
+from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import best_device, open_text
 from everlong.workflows.config import TrainConfig
 
@@ -34,9 +33,9 @@ def train(config: TrainConfig, progress: Progress | None = None) -> tuple[Traini
     """
     progress = progress or Progress()
     with start_run("train", config) as (run, config):
-        record = run.phase(f"training-{NAME}", lambda: _work(run, config, progress))
-        discard(run.path, NAME)
-        return record, write_report(run)
+        record = run.phase(f"training-{NAME}", lambda: _work(run, config, progress), everyone=True)
+        run.crew.on_main(lambda: discard(run.path, NAME))
+        return record, page_of(run)
 
 
 def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
@@ -73,6 +72,10 @@ def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
         label="training from scratch",
     )
     folder = run.path / "models" / NAME
-    rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
-    save(model, folder, context=config.context, tokenizer=tokenizer.name)
+
+    def write() -> None:
+        rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
+        save(model, folder, context=config.context, tokenizer=tokenizer.name)
+
+    run.crew.on_main(write)
     return replace(record, model_folder=str(folder.relative_to(run.path)))

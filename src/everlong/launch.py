@@ -1,0 +1,33 @@
+"""How this process was started: alone, or by torchrun as one of several that work on one run. Free of torch."""
+
+import os
+
+
+def process_count() -> int:
+    """Processes that work on this run, over all machines."""
+    return int(os.environ["WORLD_SIZE"]) if "LOCAL_RANK" in os.environ else 1
+
+
+def process_rank() -> int:
+    """This process's number among them, from 0."""
+    return int(os.environ["RANK"]) if process_count() > 1 else 0
+
+
+def local_rank() -> int:
+    """This process's number among those on its machine, from 0: the number of its GPU."""
+    return int(os.environ["LOCAL_RANK"]) if process_count() > 1 else 0
+
+
+def is_main() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return process_rank() == 0
+
+
+def command(arguments: str) -> str:
+    """The command that starts a verb as this process was started."""
+    count = process_count()
+    if count == 1:
+        return f"everlong {arguments}"
+    each = int(os.environ.get("LOCAL_WORLD_SIZE", count))
+    machines = f"--nnodes {count // each} " if count > each else ""
+    return f"torchrun {machines}--nproc_per_node {each} -m everlong {arguments}"
