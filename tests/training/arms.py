@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
+from safetensors import safe_open
 
 from everlong.data.batch import Batch
 from everlong.interventions._protocol import Intervention
@@ -22,6 +23,7 @@ from everlong.records import Training
 from everlong.runs import Run
 from everlong.training.config import TrainingConfig
 from everlong.training.loop import train
+from everlong.training.processes import Processes
 
 PHASE = "arm"
 CLOCK = ("seconds", "tokens_per_second")
@@ -35,20 +37,27 @@ class Crash(Exception):
 class Tokens:
     """Random tokens, a function of the step alone; ``before`` is called with each step of training."""
 
-    def __init__(self, before: Callable[[int], None] | None = None, *, data_order: str = "shuffled", **fields: Any):
-        self.data_order = data_order
+    def __init__(
+        self,
+        before: Callable[[int], None] | None = None,
+        *,
+        data_order: str = "shuffled",
+        rows: int = 3,
+        **fields: Any,
+    ):
+        self.data_order, self.rows = data_order, rows
         self._before, self._fields, self._peeked = before, fields, False
 
     def batch(self, step: int) -> Batch:
         if self._before and self._peeked:
             self._before(step)
         self._peeked = True  # the first call asks how long a row is
-        tokens = torch.from_numpy(np.random.default_rng((17, step)).integers(0, 11, (3, 9)))
+        tokens = torch.from_numpy(np.random.default_rng((17, step)).integers(0, 11, (self.rows, 9)))
         batch = Batch(
             tokens=tokens[:, :-1].contiguous(),
             targets=tokens[:, 1:].contiguous(),
-            starts=torch.zeros(3, dtype=torch.bool),
-            rows=torch.arange(3),
+            starts=torch.zeros(self.rows, dtype=torch.bool),
+            rows=torch.arange(self.rows),
         )
         return replace(batch, **self._fields)
 
@@ -68,8 +77,7 @@ class Arm:
         self.console = Console(file=StringIO(), width=1000)
 
     def train(self, source: Any = None, config: TrainingConfig = CONFIG) -> Training:
-        run = Run.open(self.folder) if self.folder.exists() else Run.create(self.folder, "repair", {})
-        with run:
+        with open_run(self.folder) as run:
             return train(
                 self.model,
                 source or self.tokens(),
@@ -81,10 +89,10 @@ class Arm:
                 label="an arm",
             )
 
-    def tokens(self, before: Callable[[int], None] | None = None) -> Tokens:
+    def tokens(self, before: Callable[[int], None] | None = None, **fields: Any) -> Tokens:
         """Batches that say they come in the order that the method needs."""
         wanted = self.intervention.data_order
-        return Tokens(before, data_order="shuffled" if wanted == "any" else wanted)
+        return Tokens(before, data_order="shuffled" if wanted == "any" else wanted, **fields)
 
     def crash_before(self, step: int, config: TrainingConfig = CONFIG) -> None:
         """Trains until something goes wrong at the beginning of a step."""
@@ -107,6 +115,33 @@ class Arm:
 
     def checkpoints(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "checkpoints" / PHASE).glob("*"))
+
+
+def open_run(folder: Path) -> Run:
+    """A run folder, made where it is not there; by the first process, where there are several."""
+    processes = Processes()
+    processes.on_main(lambda: None if folder.exists() else Run.create(folder, "repair", {}).close())
+    return Run.open(folder, crew=processes)
+
+
+def checkpoint_of(folder: Path, step: int) -> dict[str, Any]:
+    """Everything in a checkpoint but the clock, by "file/name"."""
+    path = folder / "checkpoints" / PHASE / f"step-{step:06d}"
+    values = {}
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as content:
+            numbers = json.loads(content.metadata()["numbers"])
+            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+        values.update({f"{file.stem}/{name}": value for name, value in {**numbers, **tensors}.items()})
+    values.pop("history/seconds")
+    return values
+
+
+def assert_equal_checkpoints(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """To the bit."""
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(other[name])), name
 
 
 def assert_same_to_the_bit(one: Arm, other: Arm) -> None:

@@ -128,9 +128,9 @@ class _Loop:
         self.run, self.phase, self.progress = run, phase, progress
         self.device = model.device
         self.processes = Processes()
-        first = source.batch(0).tokens
-        self.parts = _parts(len(first), config.gradient_accumulation, self.processes)
-        self.context = first.shape[1]
+        self.first = source.batch(0).tokens
+        rows, self.context = self.first.shape
+        self.parts = _parts(rows, config.gradient_accumulation, self.processes)
         folder = run.path / "trackers"
         accelerator = make_accelerator(self.device, log_with=list(config.trackers) or None, project_dir=folder)
         assert accelerator.num_processes == self.processes.count, "Accelerate sees another number of processes"
@@ -165,6 +165,7 @@ class _Loop:
         steps, every = self.config.steps, self.config.checkpoint_every
         self.model.train()
         self.trained.module.train()
+        self.trained.warm_up(self.first[self.parts[0]])
         self.step_ended = time.monotonic()
         with self.progress.task(label, total=steps, done=start) as task:
             for step in range(start, steps):

@@ -6,6 +6,7 @@ Accelerate wraps for DDP. It ignores FSDP2 on CPU processes without a word, henc
 mesh of the model's own device, and what came of it is checked.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -71,6 +72,18 @@ class TrainedModel:
         with skipped:
             yield
 
+    def warm_up(self, tokens: Tensor) -> None:
+        """One forward and backward pass that changes nothing, where processes average gradients by DDP.
+
+        DDP groups the gradients anew after the first pass, and with the groups goes the order in which sums over more
+        than two processes are taken. So that no step differs from what it is in a resumed run, none is the first.
+        """
+        if self._callable is self.module or self._shards:
+            return
+        state = self.spec.zeros(len(tokens), self._device)
+        self(tokens.to(self._device), state, None).logits.mean().backward()
+        self.module.zero_grad(set_to_none=True)
+
     def release(self, *, trained: bool) -> None:
         """Takes off all that was put on the model, and gives the owner its values, if it was trained to the end."""
         if self._shards:
@@ -85,23 +98,13 @@ class TrainedModel:
 
 
 def make_accelerator(device: torch.device, **settings: Any) -> Accelerator:
-    """Accelerate, which leaves the model where and in the precision that its owner gave it, whatever the environment.
-
-    DDP looks for unused parameters, though there are none: it then keeps its first grouping of the gradients, in which
-    a resumed run begins, too, so that sums over many processes are taken in one order before and after.
-    """
-    ddp = DistributedDataParallelKwargs(find_unused_parameters=True)
-    return Accelerator(
-        cpu=device.type == "cpu",
-        device_placement=False,
-        mixed_precision="no",
-        kwargs_handlers=[ddp],
-        **settings,
-    )
+    """Accelerate, which leaves the model where its owner put it, in its precision, whatever the environment says."""
+    return Accelerator(cpu=device.type == "cpu", device_placement=False, mixed_precision="no", **settings)
 
 
 def shard(model: LanguageModel, processes: Processes) -> None:
     """FSDP2: parameters, gradients and the optimizer's averages are split over the processes, block by block."""
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # nobody writes into it
     mesh = init_device_mesh(model.device.type, (processes.count,))
     for block in model.backbone.blocks:
         fully_shard(block, mesh=mesh)

@@ -1,0 +1,164 @@
+"""What test_two_ranks lets torchrun start: the arms of two processes, with what befalls them on the way.
+
+    python -m torch.distributed.run --nproc_per_node 2 -m tests.training.two_ranks FOLDER killed|all
+
+Each process leaves FOLDER/results-RANK.json: what was raised, by arm, and what it saw.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from everlong import launch
+from everlong.errors import EverlongError
+from everlong.training import checkpoint as checkpoint_module
+from everlong.training import loop
+from everlong.training.parallel import TrainedModel
+from tests.training.arms import CONFIG, Arm, Crash, checkpoint_of, tiny_model
+
+ROWS = 4
+MASK = torch.ones(ROWS, 8, dtype=torch.bool)
+MASK[0, 1:] = False  # the ranks score unequal numbers of targets
+STARTS = torch.tensor([False, True, False, False])
+FIELDS: dict[str, dict[str, Any]] = {
+    "zero": {},
+    "state_passing": {},
+    "fitted_noise": {},
+    "tbtt": {"starts": STARTS},
+    "masked": {"loss_mask": MASK},
+    "accumulated": {},
+    "fsdp": {},
+}
+METHODS = {name: name for name in ("zero", "state_passing", "fitted_noise", "tbtt")}
+SETTINGS = {"accumulated": {"gradient_accumulation": 2}, "fsdp": {"parallel": "fsdp"}}
+
+
+def arm_of(folder: Path, name: str, **more: Any) -> tuple[Arm, dict[str, Any]]:
+    """An arm and what ``train`` is given, but for what befalls it."""
+    config = replace(CONFIG, batch_size=ROWS, **SETTINGS.get(name, {}))
+    return Arm(folder, METHODS.get(name, "state_passing"), **more), {"config": config}
+
+
+def train(folder: Path, name: str, before: Callable[[int], None] | None = None, **settings: Any) -> Arm:
+    """Trains an arm, or goes on with it."""
+    arm, given = arm_of(folder, name)
+    config = replace(given["config"], **settings)
+    arm.train(arm.tokens(before, rows=ROWS, **FIELDS.get(name, {})), config)
+    return arm
+
+
+def at(step: int, what: Callable[[], None], *, rank: int | None = None) -> Callable[[int], None]:
+    """Lets something happen at the beginning of a step, on one rank or all."""
+
+    def befall(now: int) -> None:
+        if now == step and rank in (None, launch.process_rank()):
+            what()
+
+    return befall
+
+
+def crash() -> None:
+    raise Crash
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fill_the_disk() -> None:
+    def full(tensors: dict, path: Path, **_: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    checkpoint_module.save_file = full
+
+
+def poison(model: torch.nn.Module) -> Callable[[], None]:
+    def infinite(module: torch.nn.Module, inputs: tuple, output: tuple) -> tuple:
+        return output[0] * float("inf"), output[1]
+
+    return lambda: model.backbone.layers[1].register_forward_hook(infinite) and None  # type: ignore[union-attr]
+
+
+def raised(work: Callable[[], object]) -> str:
+    """What a person would be told, with the exit code."""
+    try:
+        work()
+    except EverlongError as error:
+        return f"{error.exit_code} {error}"
+    return "nothing"
+
+
+def all_arms(folder: Path) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    arms = {name: train(folder / name, name) for name in FIELDS}
+    arms["killed"] = train(folder / "killed", "state_passing")
+
+    kinds: list[bool] = []
+    read = TrainedModel.__call__
+
+    def watch(self: TrainedModel, *inputs: Any) -> Any:
+        kinds.extend(isinstance(parameter, DTensor) for parameter in self.module.parameters())
+        return read(self, *inputs)
+
+    TrainedModel.__call__ = watch  # type: ignore[method-assign]
+    with suppress(Crash):
+        train(folder / "fsdp-crashed", "fsdp", at(8, crash))
+    TrainedModel.__call__ = read  # type: ignore[method-assign]
+    seen["sharded"] = [len(kinds), all(kinds)]
+    train(folder / "fsdp-crashed", "fsdp")
+    owner, stored = arms["fsdp"].model, checkpoint_of(folder / "fsdp", 10)
+    seen["plain"] = all(
+        not isinstance(parameter, DTensor) and torch.equal(parameter, stored[f"model/{name}"])
+        for name, parameter in owner.named_parameters()
+    )
+
+    for name in ("state_passing", "fitted_noise", "fsdp"):
+        with suppress(Crash):
+            train(folder / f"{name}-to-be-resumed-alone", name, at(8, crash))
+
+    interrupted = folder / "interrupted"
+    seen["interrupted"] = raised(lambda: train(interrupted, "state_passing", at(6, terminate, rank=1)))
+    train(interrupted, "state_passing")
+
+    write = checkpoint_module.save_file
+    seen["full"] = raised(lambda: train(folder / "full", "state_passing", at(7, fill_the_disk, rank=1)))
+    checkpoint_module.save_file = write
+    seen["full-left"] = sorted(path.name for path in (folder / "full" / "checkpoints" / "arm").iterdir())
+
+    arm, given = arm_of(folder / "poisoned", "state_passing")
+    source = arm.tokens(at(6, poison(arm.model), rank=1), rows=ROWS)
+    seen["poisoned"] = raised(lambda: arm.train(source, given["config"]))
+    odd = Arm(folder / "odd")
+    seen["odd"] = raised(lambda: odd.train(odd.tokens(rows=3)))
+    return seen
+
+
+def main() -> None:
+    folder, what = Path(sys.argv[1]), sys.argv[2]
+    assert launch.process_count() == 2, "torchrun did not start two processes"
+    torch.set_num_threads(1)
+    if what == "killed":
+        results = {"killed": raised(lambda: train(folder / "killed", "state_passing", at(7, kill, rank=1)))}
+    else:
+        results = all_arms(folder)
+    assert loop.Processes().count == torch.distributed.get_world_size() == 2
+    results["parameters"] = len(list(tiny_model().parameters()))
+    (folder / f"results-{what}-{launch.process_rank()}.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
