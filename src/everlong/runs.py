@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from filelock import FileLock, Timeout
@@ -112,19 +113,21 @@ class Run:
             EverlongError: the folder exists (nothing is written over), or cannot be made.
         """
         folder = Path(path) if path else Path("runs") / f"{verb}-{time.strftime('%Y%m%d-%H%M%S')}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
+        if folder.exists() or folder.is_symlink():
             raise EverlongError(
                 f"--output {folder} exists; nothing is written over: choose another folder, or go on with "
                 f"`{launch.command(f'{verb} --resume {folder}')}`"
-            ) from None
+            )
+        partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+        try:  # whole or not at all: a folder without its configuration could be neither made nor gone on with
+            partial.mkdir(parents=True)
+            write_json(partial / "environment.json", environment())
+            write_json(partial / "config.json", {"verb": verb, "config": dict(config)})
+            partial.rename(folder)
         except OSError as error:
+            rmtree(partial, ignore_errors=True)
             raise EverlongError(f"--output {folder} cannot be made: {error.strerror}") from None
-        run = cls(folder, verb, config, crew)
-        write_json(folder / "environment.json", environment())
-        write_json(folder / "config.json", {"verb": verb, "config": dict(config)})
-        return run
+        return cls(folder, verb, config, crew)
 
     @property
     def writes(self) -> bool:

@@ -110,9 +110,9 @@ def all_arms(folder: Path) -> dict[str, Any]:
     kinds: list[bool] = []
     read = TrainedModel.__call__
 
-    def watch(self: TrainedModel, *inputs: Any) -> Any:
+    def watch(self: TrainedModel, *inputs: Any, **named: Any) -> Any:
         kinds.extend(isinstance(parameter, DTensor) for parameter in self.module.parameters())
-        return read(self, *inputs)
+        return read(self, *inputs, **named)
 
     TrainedModel.__call__ = watch  # type: ignore[method-assign]
     with suppress(Crash):

@@ -241,7 +241,7 @@ class _Loop:
             initial = intervention.initial_state(here.starts, spec, step, part.rows)
             ages.append(intervention.ages(part.rows))
             with self.trained.gradients(last=rows is self.parts[-1]):
-                output = self.trained(here.tokens, initial, here.resets)
+                output = self.trained(here.tokens, initial, resets=here.resets)
                 nats = _cross_entropy(output.logits, here.targets, None if scored is None else scored[rows]) / targets
                 (nats * self.processes.count).backward()  # of which the mean over the processes is taken
             loss += nats.detach()

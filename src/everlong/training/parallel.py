@@ -1,6 +1,6 @@
 """How a model is spread over processes, recomputed and compiled: applied from outside, the model's own file knows none.
 
-    activation checkpointing -> compilation, block by block -> DDP or FSDP2
+    compilation -> activation checkpointing, block by block -> DDP or FSDP2
 
 Accelerate wraps for DDP. It ignores FSDP2 on CPU processes without a word, hence ``fully_shard`` is called here, on a
 mesh of the model's own device, and what came of it is checked.
@@ -40,13 +40,11 @@ class TrainedModel:
         self.spec = model.state_spec
         self._shards = config.parallel == "fsdp" and processes.count > 1
         self.module = deepcopy(model) if self._shards else model
-        blocks = list(self.module.backbone.blocks)
-        if config.activation_checkpointing:
-            for block in blocks:
+        for block in self.module.backbone.blocks:
+            if config.compile:
+                block.forward = torch.compile(block.forward)
+            if config.activation_checkpointing:  # around what is compiled; within, it would keep it from being so
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False)
-        if config.compile:
-            for block in blocks:
-                block.compile()
         self._callable: nn.Module = self.module
         if self._shards:
             model.to("cpu")
@@ -54,7 +52,9 @@ class TrainedModel:
         elif processes.count > 1:
             self._callable = accelerator.prepare_model(self.module)
 
-    def __call__(self, tokens: Tensor, state: RecurrentState, resets: Tensor | None) -> LanguageModelOutput:
+    def __call__(
+        self, tokens: Tensor, state: RecurrentState, *, resets: Tensor | None = None
+    ) -> LanguageModelOutput:
         """Reads tokens; the final state is in the dtypes of the model's specification, whatever was computed in."""
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.mixed_precision):
             output: LanguageModelOutput = self._callable(tokens, state, resets=resets)
@@ -81,7 +81,7 @@ class TrainedModel:
         if self._callable is self.module or self._shards:
             return
         state = self.spec.zeros(len(tokens), self._device)
-        self(tokens.to(self._device), state, None).logits.mean().backward()
+        self(tokens.to(self._device), state).logits.mean().backward()
         self.module.zero_grad(set_to_none=True)
 
     def release(self, *, trained: bool) -> None:
@@ -94,7 +94,6 @@ class TrainedModel:
                     parameter.copy_(values.get(name, parameter))
         for block in self._owner.backbone.blocks:
             block.__dict__.pop("forward", None)
-            block._compiled_call_impl = None
 
 
 def make_accelerator(device: torch.device, **settings: Any) -> Accelerator:

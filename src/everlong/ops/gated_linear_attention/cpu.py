@@ -51,7 +51,8 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_outputs, d_final):
-        q, k, v, log_decay, initial_state, bonus, _ = ctx.saved_tensors
+        inputs = ctx.saved_tensors  # once: where a block is computed again in the backward pass, each time costs that
+        q, k, v, log_decay, initial_state, bonus, _ = inputs
         batch, length, groups, key_dim = q.shape
         heads = v.shape[2]
         copies = groups if batch * groups >= ROWS_FOR_ALL else heads
@@ -61,7 +62,7 @@ class _Recurrence(torch.autograd.Function):
         dv, d_log_decay = torch.empty_like(v), torch.empty_like(log_decay)
         d_initial, d_bonus = torch.empty_like(initial_state), v.new_empty(batch, *bonus.shape)
         gradients = (dq, dk, dv, d_log_decay, d_initial, d_bonus)
-        _run(_cpu_kernels.backward, batch * copies, ctx.saved_tensors, d_outputs, d_final, *gradients)
+        _run(_cpu_kernels.backward, batch * copies, inputs, d_outputs, d_final, *gradients)
         if copies != groups:
             dq, dk = (x.unflatten(2, (groups, -1)).sum(3) for x in (dq, dk))
         wants_initial, wants_bonus = ctx.needs_input_grad[4:6]
