@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
+from everlong import runs
 from everlong.errors import EverlongError
 from everlong.records import Exposure
 from everlong.runs import Run, environment, write_bytes, write_json
@@ -171,3 +172,39 @@ def test_the_environment_is_told_without_importing_the_packages():
     code = "from everlong.runs import environment; environment(); sys.exit('torch' in sys.modules)"
     assert python(code).returncode == 0
     assert environment()["packages"]["torch"] != "not installed"
+
+
+class Follower:
+    """A process that is not the first."""
+
+    is_main = False
+
+    def together(self, work):
+        return work()
+
+    def on_main(self, work):
+        """The first does it, elsewhere."""
+
+    def share(self, text):
+        return text
+
+
+def test_a_process_that_is_not_the_first_reads_and_writes_nothing(tmp_path):
+    with Run.create(tmp_path / "run", "train", {}) as first:
+        follower = Run.open(tmp_path / "run", crew=Follower())  # the first holds the folder meanwhile
+        first.log({"phase": "a", "step": 0})
+        follower.log({"phase": "a", "step": 1})
+        follower.rewind("a", 0)
+        follower.settle()
+        first.settle()
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == '{"phase": "a", "step": 0}\n'
+
+
+def test_a_folder_without_its_configuration_is_never_seen(tmp_path, monkeypatch):
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "write_json", kill)
+    with pytest.raises(KeyboardInterrupt):
+        Run.create(tmp_path / "run", "train", {})
+    assert not (tmp_path / "run").exists()

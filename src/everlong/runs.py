@@ -104,9 +104,7 @@ class Run:
             raise EverlongError(f"{path} is in use by another process; wait for it, or stop it first") from None
 
     @classmethod
-    def create(
-        cls, path: Path | str | None, verb: str, config: Mapping[str, Any], crew: Crew | None = None
-    ) -> "Run":
+    def create(cls, path: Path | str | None, verb: str, config: Mapping[str, Any], crew: Crew | None = None) -> "Run":
         """Makes a new folder (default runs/VERB-TIME) and writes the configuration, as JSON can hold it, down.
 
         Raises:

@@ -18,7 +18,11 @@ def parts(level: float) -> dict:
     }
 
 
-OWN = {"rows": torch.arange(3), "leaf.layers.0": torch.randn(3, 2, generator=torch.Generator().manual_seed(0)), "step": 4}
+OWN = {
+    "rows": torch.arange(3),
+    "leaf.layers.0": torch.randn(3, 2, generator=torch.Generator().manual_seed(0)),
+    "step": 4,
+}
 
 
 @pytest.fixture
@@ -47,7 +51,9 @@ def test_what_is_written_is_read_back_to_the_bit(checkpoints):
     assert (found.step, found.settings) == (5, SETTINGS)
     assert found.processes == 1
     assert found.parts.keys() == parts(0.1).keys()
-    for mine, values in [(found.parts[part], values) for part, values in parts(0.1).items()] + [(found.carried[0], OWN)]:
+    for mine, values in [(found.parts[part], values) for part, values in parts(0.1).items()] + [
+        (found.carried[0], OWN)
+    ]:
         assert mine.keys() == values.keys()
         for name, value in values.items():
             theirs = mine[name]

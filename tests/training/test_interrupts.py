@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from everlong.errors import RunInterrupted
+from everlong.training.interrupts import Interrupts
 from tests.training.arms import CONFIG, Arm, Tokens, assert_same_to_the_bit
 
 
@@ -47,6 +48,17 @@ def test_a_second_interrupt_stops_at_once(tmp_path):
         arm.train(signals_at(6, signal.SIGINT, signal.SIGINT))
     assert [line["step"] for line in arm.lines()] == list(range(6))
     assert arm.checkpoints() == ["step-000005"]
+
+
+def test_a_signal_that_comes_twice_by_two_ways_still_finishes_the_step(tmp_path):
+    """A scheduler signals every process, and torchrun passes its own signal on to them."""
+    arm = Arm(tmp_path / "run")
+    with pytest.raises(RunInterrupted, match="after 7 of 10 steps"):
+        arm.train(signals_at(6, signal.SIGTERM, signal.SIGTERM, signal.SIGINT))
+    with Interrupts(alone=False) as interrupts:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.asked
 
 
 @pytest.mark.parametrize("ends", ["well", "interrupted", "crashed"])

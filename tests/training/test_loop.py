@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +50,20 @@ def test_every_step_has_a_line_of_metrics(tmp_path):
         assert line["gradient_norm"] > 0
         assert line["state_age_mean"] == 8.0 * step
         assert line["scored_tokens"] == 24 * (step + 1)
-    assert f"loss {arm.lines()[-1]['loss']:.3f}" in arm.said
+        assert line["state_norm"] > 0
+    last = json.loads((arm.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (
+        f"loss {last['loss']:.3f}  {last['tokens_per_second']:,.0f} tokens/s  "
+        f"gradient {last['gradient_norm']:.3g}  state {last['state_norm']:.3g}"
+    ) in arm.said
+
+
+def test_the_state_norm_is_the_root_mean_square_over_rows_of_the_norm_of_a_rows_final_state(tmp_path):
+    arm = Arm(tmp_path / "run", "zero")
+    leaves = arm.model(Tokens().batch(0).tokens).state.leaves
+    wanted = torch.cat([leaf.flatten(1) for leaf in leaves], dim=1).norm(dim=1).square().mean().sqrt()
+    arm.train()
+    assert arm.lines()[0]["state_norm"] == pytest.approx(wanted.item(), rel=1e-5)
 
 
 def test_two_runs_are_equal_and_leave_the_global_generators_alone(tmp_path):

@@ -62,7 +62,7 @@ def harmed(arm: Arm, harm: Callable[[Arm], Any], config: TrainingConfig, *, step
 @pytest.mark.parametrize("place", WHERE)
 def test_the_run_stops_and_names_the_place(tmp_path, place):
     arm = Arm(tmp_path / "run")
-    with pytest.raises(RunStopped, match="arm stopped at step 4: loss .*, not finite .*") as stop:
+    with pytest.raises(RunStopped, match=r"arm stopped at step 4: loss .*, not finite .*") as stop:
         harmed(arm, WHERE[place], CONFIG, steps=(4,))
     assert place in str(stop.value)
     assert "--on-nonfinite skip" in str(stop.value)

@@ -81,9 +81,7 @@ class Intervention(ABC):
         """Goes on from where ``state_dict`` was taken."""
         assert not values, f"{self.name} keeps nothing, but was given {sorted(values)}"
 
-    def regrouped(
-        self, parts: Sequence[Mapping[str, Value]], rows: Int[Tensor, " B"]
-    ) -> Mapping[str, Value] | None:
+    def regrouped(self, parts: Sequence[Mapping[str, Value]], rows: Int[Tensor, " B"]) -> Mapping[str, Value] | None:
         """What one of another number of processes goes on from; None: it has to begin anew.
 
         Args:
@@ -100,7 +98,8 @@ class Intervention(ABC):
 
 def _equal(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
     return one.keys() == other.keys() and all(
-        torch.equal(torch.as_tensor(value), torch.as_tensor(other[name])) if not isinstance(value, str)
+        torch.equal(torch.as_tensor(value), torch.as_tensor(other[name]))
+        if not isinstance(value, str)
         else value == other[name]
         for name, value in one.items()
     )

@@ -76,7 +76,9 @@ def main(recipe: CrashMatrixRecipe) -> int:
                 folder = recipe.output / f"trial-{count}-{len(cells)}-{trial}"
                 _try(folder, crash, expected, cell, seconds)
             cells.append(cell)
-            print(f"{count} processes, {moment}, {cell.signal}, {struck}: {cell.lost} lost", file=sys.stderr, flush=True)
+            print(
+                f"{count} processes, {moment}, {cell.signal}, {struck}: {cell.lost} lost", file=sys.stderr, flush=True
+            )
     content = {"what": __doc__, "cells": [asdict(cell) for cell in cells], "environment": environment()}
     write_json(recipe.output / "crash-matrix.json", content)
     Console(width=140).print(_table(cells))

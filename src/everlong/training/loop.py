@@ -247,7 +247,9 @@ class _Loop:
             loss += nats.detach()
             norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
             squares += torch.stack(norms).square()
-            last = token_ages(ages[-1].numpy(), self.context, None if part.resets is None else part.resets.numpy())[:, -1]
+            last = token_ages(ages[-1].numpy(), self.context, None if part.resets is None else part.resets.numpy())[
+                :, -1
+            ]
             intervention.observe(output.state, torch.from_numpy(last + 1))
         return _Read(loss, squares, torch.cat(ages))
 
@@ -293,7 +295,9 @@ class _Loop:
 
     def log(self, line: dict[str, Any]) -> None:
         """Writes a line of metrics; JSON has no infinity and no not-a-number, which become null."""
-        written = {name: None if value != value or value in (math.inf, -math.inf) else value for name, value in line.items()}
+        written = {
+            name: None if value != value or value in (math.inf, -math.inf) else value for name, value in line.items()
+        }
         with self._writing_metrics():
             self.run.log(written)
         self.trackers.log(written)
@@ -334,8 +338,8 @@ class _Loop:
             carried = self.intervention.regrouped(checkpoint.carried, torch.cat([rows[part] for part in self.parts]))
             lost = "each row keeps its state" if carried is not None else f"what {self.intervention.name} kept is lost"
             self.progress.say(
-                f"{checkpoint.path} was written by {before} processes, {now} go on: {lost}; weights, optimizer and data "
-                "go on where they were; sums are taken in another order, so the run goes on to rounding, not to the bit"
+                f"{checkpoint.path} was written by {before} processes, {now} go on: {lost}; weights, optimizer and "
+                "data go on where they were; sums are taken in another order, so it is to rounding, not to the bit"
             )
         if carried is not None:
             self.intervention.load_state_dict(carried)

@@ -52,9 +52,7 @@ class TrainedModel:
         elif processes.count > 1:
             self._callable = accelerator.prepare_model(self.module)
 
-    def __call__(
-        self, tokens: Tensor, state: RecurrentState, *, resets: Tensor | None = None
-    ) -> LanguageModelOutput:
+    def __call__(self, tokens: Tensor, state: RecurrentState, *, resets: Tensor | None = None) -> LanguageModelOutput:
         """Reads tokens; the final state is in the dtypes of the model's specification, whatever was computed in."""
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.mixed_precision):
             output: LanguageModelOutput = self._callable(tokens, state, resets=resets)

@@ -89,8 +89,7 @@ def _interruptible(run: Run) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise RunInterrupted(
-            "interrupted; finished phases are kept; go on with "
-            f"`{launch.command(f'{run.verb} --resume {run.path}')}`"
+            f"interrupted; finished phases are kept; go on with `{launch.command(f'{run.verb} --resume {run.path}')}`"
         ) from None
     finally:
         if main_thread:

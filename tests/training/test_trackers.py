@@ -1,0 +1,48 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from everlong.errors import EverlongError
+from everlong.training import _trackers
+from everlong.training.parallel import make_accelerator
+from tests.training.arms import CONFIG, PHASE, Arm
+
+
+def test_tensorboard_shows_what_the_metrics_say(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    arm = Arm(tmp_path / "run")
+    arm.train(config=replace(CONFIG, steps=3, trackers=("tensorboard",)))
+    events = accumulator.EventAccumulator(str(arm.folder / "trackers" / PHASE))
+    events.Reload()
+    lines = [json.loads(line) for line in (arm.folder / "metrics.jsonl").read_text().splitlines()]
+    numbers = {name for name, value in lines[0].items() if isinstance(value, int | float)}
+    assert numbers == set(events.Tags()["scalars"])
+    for name in ("loss", "gradient_norm", "state_norm", "tokens_per_second"):
+        shown = [(event.step, event.value) for event in events.Scalars(name)]
+        assert shown == [(line["step"], pytest.approx(line[name])) for line in lines]
+
+
+def test_wandb_writes_into_the_run_folder_and_sends_nothing(tmp_path, monkeypatch):
+    """What Accelerate gives W&B: it is not installed here."""
+    given = {}
+
+    def start(name: str, init_kwargs: dict) -> None:
+        given.update(name=name, **init_kwargs["wandb"])
+
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    accelerator = make_accelerator(torch.device("cpu"))
+    monkeypatch.setattr(accelerator, "init_trackers", start)
+    _trackers.Trackers(accelerator, ("wandb",), PHASE, tmp_path, {"steps": 3})
+    assert given == {"name": PHASE, "mode": "offline", "dir": str(tmp_path), "config": {"steps": 3}}
+
+
+def test_a_tracker_that_is_not_installed_is_refused_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(_trackers, "find_spec", lambda name: None)
+    arm = Arm(tmp_path / "run")
+    with pytest.raises(
+        EverlongError, match=r"--trackers wandb is not installed here: pip install everlong\[trackers\]"
+    ):
+        arm.train(config=replace(CONFIG, trackers=("wandb",)))
+    assert not (arm.folder / "metrics.jsonl").exists()
