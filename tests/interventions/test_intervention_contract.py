@@ -101,6 +101,34 @@ def test_rows_do_not_depend_on_the_processes_that_they_are_spread_over(method, p
             assert torch.equal(our_ages, ages[torch.tensor(part)])
 
 
+@pytest.mark.parametrize("now", [[0, 1, 2, 3], [2, 3]])
+def test_another_number_of_processes_goes_on_where_two_were(method, now):
+    two = [create(method, seed=1) for _ in range(2)]
+    side_by_side(two, range(6), [torch.tensor([0, 1]), torch.tensor([2, 3])])
+    one, rows = create(method, seed=1), torch.tensor(now)
+    carried = one.regrouped([each.state_dict() for each in two], rows)
+    assert carried is not None
+    one.load_state_dict(carried)
+    state = one.initial_state(STARTS[rows], SPEC, 6, rows)
+    wanted, ages = walk(create(method, seed=1), range(7), ROWS)[6]
+    for ours, theirs in zip(state.leaves, wanted.rows(rows).leaves, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6 if method == "fitted_noise" else 0, atol=0)
+    assert torch.equal(one.ages(rows), ages[rows])
+
+
+def test_a_step_can_be_taken_back(method):
+    kept = create(method, seed=5)
+    walk(kept, range(5), ROWS)
+    before = kept.state_dict()
+    as_it_was = {name: v.clone() if isinstance(v, Tensor) else v for name, v in before.items()}
+    walk(kept, range(5, 7), ROWS)
+    assert all(torch.equal(torch.as_tensor(before[name]), torch.as_tensor(v)) for name, v in as_it_was.items())
+    kept.load_state_dict(before)
+    never = create(method, seed=5)
+    walk(never, range(5), ROWS)
+    assert same(kept.initial_state(STARTS, SPEC, 7, ROWS), never.initial_state(STARTS, SPEC, 7, ROWS))
+
+
 def test_asking_twice_gives_the_same_state(method):
     intervention = create(method, seed=2)
     walk(intervention, range(4), ROWS)

@@ -74,7 +74,7 @@ class Intervention(ABC):
         return torch.zeros(len(rows), dtype=torch.int64)
 
     def state_dict(self) -> dict[str, Value]:
-        """Everything that a resume needs, flat; nothing that a constructor is given."""
+        """Everything that a resume needs, flat; nothing that a constructor is given; never changed in place later."""
         return {}
 
     def load_state_dict(self, values: Mapping[str, Value]) -> None:

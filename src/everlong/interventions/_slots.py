@@ -71,7 +71,7 @@ class Slots:
     def regrouped(parts: Sequence[Mapping[str, Value]], rows: Int[Tensor, " B"]) -> dict[str, Value]:
         """Of what several processes kept, what belongs to ``rows``."""
         held = [{name: torch.as_tensor(value) for name, value in part.items()} for part in parts]
-        tensors = {name: torch.cat([part[name] for part in held if len(part["rows"])]) for name in held[0]}
+        tensors = {name: torch.cat([part[name] for part in held]) for name in held[0]}
         wanted = torch.isin(tensors["rows"], rows)
         return {name: tensor[wanted] for name, tensor in tensors.items()}
 

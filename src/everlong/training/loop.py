@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from everlong import launch
 from everlong.data.batch import Batch
@@ -37,6 +36,7 @@ from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings
 from everlong.training.config import TrainingConfig
 from everlong.training.history import History
 from everlong.training.interrupts import Interrupts
+from everlong.training.loss import cross_entropy
 from everlong.training.optimizer import adamw
 from everlong.training.parallel import TrainedModel, make_accelerator, whole
 from everlong.training.processes import Processes
@@ -130,7 +130,7 @@ class _Loop:
         self.processes = Processes()
         self.first = source.batch(0).tokens
         rows, self.context = self.first.shape
-        self.parts = _parts(rows, config.gradient_accumulation, self.processes)
+        self.parts = self.processes.parts_of(rows, config.gradient_accumulation)
         folder = run.path / "trackers"
         accelerator = make_accelerator(self.device, log_with=list(config.trackers) or None, project_dir=folder)
         assert accelerator.num_processes == self.processes.count, "Accelerate sees another number of processes"
@@ -242,7 +242,7 @@ class _Loop:
             ages.append(intervention.ages(part.rows))
             with self.trained.gradients(last=rows is self.parts[-1]):
                 output = self.trained(here.tokens, initial, resets=here.resets)
-                nats = _cross_entropy(output.logits, here.targets, None if scored is None else scored[rows]) / targets
+                nats = cross_entropy(output.logits, here.targets, None if scored is None else scored[rows]) / targets
                 (nats * self.processes.count).backward()  # of which the mean over the processes is taken
             loss += nats.detach()
             norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
@@ -376,19 +376,6 @@ class _Loop:
         )
 
 
-def _parts(rows: int, accumulation: int, processes: Processes) -> list[slice]:
-    """The rows that this process reads in a step, part by part."""
-    count = processes.count * accumulation
-    if rows % count:
-        raise EverlongError(
-            f"--batch-size {rows} cannot be shared evenly by {processes.count} processes in --gradient-accumulation "
-            f"{accumulation} parts: give a multiple of {count}"
-        )
-    size = rows // count
-    first = processes.rank * accumulation * size
-    return [slice(first + part * size, first + (part + 1) * size) for part in range(accumulation)]
-
-
 def _note(line: dict[str, Any]) -> str:
     """A step in a few words, all of them from its line of metrics."""
     skipped = f"  {line['skipped_steps']} skipped" if line["skipped_steps"] else ""
@@ -405,13 +392,3 @@ def _scored(batch: Batch, unscored_prefix: int) -> Bool[Tensor, "B T"] | None:
     mask = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.loss_mask is None else batch.loss_mask.clone()
     mask[:, :unscored_prefix] = False
     return mask
-
-
-def _cross_entropy(
-    logits: Float[Tensor, "B T S"], targets: Tensor, scored: Bool[Tensor, "B T"] | None
-) -> Float[Tensor, ""]:
-    """Sum over the scored targets, in nats, in float32 or wider."""
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if scored is not None:
-        targets = targets.masked_fill(~scored.to(targets.device), -100)
-    return F.cross_entropy(wide.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")

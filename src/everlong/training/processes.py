@@ -41,6 +41,22 @@ class Processes:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
 
+    def parts_of(self, rows: int, accumulation: int) -> list[slice]:
+        """The rows of a batch that this process reads in a step, part by part.
+
+        Raises:
+            EverlongError: the rows cannot be shared evenly.
+        """
+        count = self.count * accumulation
+        if rows % count:
+            raise EverlongError(
+                f"--batch-size {rows} cannot be shared evenly by {self.count} processes in --gradient-accumulation "
+                f"{accumulation} parts: give a multiple of {count}"
+            )
+        size = rows // count
+        first = self.rank * accumulation * size
+        return [slice(first + part * size, first + (part + 1) * size) for part in range(accumulation)]
+
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of a tensor over all processes, on each of them."""
         if self.count > 1:
