@@ -57,7 +57,7 @@ class Cell:
 
 
 def main(recipe: CrashMatrixRecipe) -> int:
-    """Runs all trials; prints the table and writes it down."""
+    """Runs all trials, writes down each kind as it is done, and prints the table."""
     recipe.output.mkdir(parents=True)
     draw = np.random.default_rng(recipe.seed)
     cells: list[Cell] = []
@@ -76,11 +76,11 @@ def main(recipe: CrashMatrixRecipe) -> int:
                 folder = recipe.output / f"trial-{count}-{len(cells)}-{trial}"
                 _try(folder, crash, expected, cell, seconds)
             cells.append(cell)
+            content = {"what": __doc__, "cells": [asdict(each) for each in cells], "environment": environment()}
+            write_json(recipe.output / "crash-matrix.json", content)
             print(
                 f"{count} processes, {moment}, {cell.signal}, {struck}: {cell.lost} lost", file=sys.stderr, flush=True
             )
-    content = {"what": __doc__, "cells": [asdict(cell) for cell in cells], "environment": environment()}
-    write_json(recipe.output / "crash-matrix.json", content)
     Console(width=140).print(_table(cells))
     return int(any(cell.lost for cell in cells))
 
