@@ -47,14 +47,16 @@ def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
             f"give --vocab-size {tokenizer.vocab_size}"
         )
     held_out = DiagnosisConfig()  # what a diagnosis would hold out of the same text is not trained on
-    text = open_text(
-        config.data,
-        tokenizer,
-        trains=True,
-        length=held_out.max_length,
-        documents=held_out.documents,
-        seed=runtime.seed,
-        progress=progress,
+    text = run.crew.together(
+        lambda: open_text(
+            config.data,
+            tokenizer,
+            trains=True,
+            length=held_out.max_length,
+            documents=held_out.documents,
+            seed=runtime.seed,
+            progress=progress,
+        )
     )
     order = DATA_ORDERS[config.data_order]
     source = order(text.train, length=config.context, batch_size=settings.batch_size, seed=runtime.seed)
