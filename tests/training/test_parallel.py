@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from everlong.ops.backends import Recurrence
 from everlong.training import parallel
 from everlong.training.parallel import TrainedModel
 from tests.training import arms
@@ -51,8 +52,8 @@ def test_recomputed_blocks_keep_less_and_leave_weights_states_and_metrics_to_the
     def model(seed: int = 0) -> Any:
         made = tiny_model(seed)
         for module in made.modules():
-            if hasattr(module, "recurrence"):
-                module.recurrence.backend = backend
+            if isinstance(module, Recurrence):
+                module.backend = backend
         return made
 
     monkeypatch.setattr(arms, "tiny_model", model)

@@ -152,7 +152,9 @@ def main() -> None:
     assert launch.process_count() == 2, "torchrun did not start two processes"
     torch.set_num_threads(1)
     if what == "killed":
-        results = {"killed": raised(lambda: train(folder / "killed", "state_passing", at(7, kill, rank=1)))}
+        results: dict[str, Any] = {
+            "killed": raised(lambda: train(folder / "killed", "state_passing", at(7, kill, rank=1)))
+        }
     else:
         results = all_arms(folder)
     assert loop.Processes().count == torch.distributed.get_world_size() == 2

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +47,8 @@ class Crash:
 class RandomTokens:
     """Batches that are functions of the step alone."""
 
-    data_order: ClassVar[str] = "shuffled"
+    def __init__(self):
+        self.data_order = "shuffled"
 
     def batch(self, step: int) -> Batch:
         """The batch of a step."""
