@@ -4,13 +4,15 @@
 
 A run of 12 steps of state passing, with a checkpoint every 4, by one process, two and four, is met by SIGKILL, SIGTERM
 and SIGINT: at moments inside a step and inside the writing of a checkpoint, each several times at different steps, and
-at random times. What is left is resumed; weights, the optimizer's averages, carried states of every process, history
-and metrics must be those of the uninterrupted run, to the bit. The table says what was struck, where, how often, how
-many steps had to be done again, and what was lost. Exit code 1 where anything was.
+at random times within the time of the uninterrupted run, its start included. What is left is
+resumed; weights, the optimizer's averages, carried states of every process, history and metrics must be those of the
+uninterrupted run, to the bit. The table says what was struck, where, how often, how many steps had to be done again,
+and what was lost. Exit code 1 where anything was.
 """
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,15 +65,17 @@ def main(recipe: CrashMatrixRecipe) -> int:
     cells: list[Cell] = []
     for count in recipe.processes:
         whole = recipe.output / f"whole-{count}"
+        began = time.monotonic()
         if any(crashes.run_processes(whole, count, None)):
             raise SystemExit(f"the uninterrupted run of {count} processes failed")
+        duration = time.monotonic() - began
         expected = crashes.outcome(whole)
         for moment, number, rank in _kinds(count):
             struck = "the process" if count == 1 else f"rank {rank} of {count}"
             cell = Cell(count, struck, moment, number.name)
             for trial in range(recipe.repeats):
                 step = int(draw.integers(0, crashes.CONFIG.steps))
-                seconds = float(draw.uniform(0.05, 1.5)) if moment == AT_RANDOM else None
+                seconds = float(draw.uniform(0, duration)) if moment == AT_RANDOM else None
                 crash = Crash(moment=moment, number=number, step=step, rank=rank)
                 folder = recipe.output / f"trial-{count}-{len(cells)}-{trial}"
                 _try(folder, crash, expected, cell, seconds)
