@@ -4,7 +4,7 @@ Positions count the tokens read before the target; a bucket (start, stop] holds 
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -155,7 +155,7 @@ class Training(Record):
 
     method: str
     context: int
-    """Tokens a row."""
+    """Tokens a row, without a prefix that is read without loss."""
     settings: dict[str, Any]
     steps: int
     scored_tokens: int
@@ -167,6 +167,8 @@ class Training(Record):
     backend: str
     seconds: float
     model_folder: str
+    intervention: dict[str, Any] = field(default_factory=dict)
+    """What the intervention did, in numbers: of the last step where they change from step to step."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,7 @@ def test_all_methods_run_as_arms_of_one_budget(model, text, tmp_path):
         }
         own = training.settings["intervention"]
         assert own["method"] == arm
-        assert own.get("reset_probability", own.get("zero_share", 0.1)) == 0.1
+        assert own.get("reset_probability", 0.1) == 0.1
         assert own["data_order"] == {"tbtt": "contiguous", "state_passing": "shuffled"}.get(arm, "any")
     firsts = [trainings[arm].first_loss for arm in ("zero", "fitted_noise", "state_passing")]
     assert len(set(firsts)) == 1  # one order of batches, and all three start from zero

@@ -8,6 +8,7 @@ import tyro
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
+from everlong.interventions.arms import describe_methods
 from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
 from everlong.training.config import TrainingConfig
 
@@ -19,6 +20,10 @@ Architecture = (
     | Annotated[RWKV6Config, tyro.conf.subcommand("rwkv6")]
 )
 BUNDLED = "bundled"
+METHODS_HELP = (
+    "How to repair, one arm each: METHOD or METHOD,setting=value,... (random_noise,scale=0.3). The control, zero, is "
+    f"added to them. Methods and their settings: {describe_methods()}."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +78,12 @@ class RepairConfig:
     """A folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or "bundled"."""
     context: int | None = None
     """Tokens at a time that the model was trained at; the repair keeps to it. Default: the model's own record."""
-    methods: tuple[str, ...] = ("state_passing",)
-    """How to repair: state_passing, tbtt, fitted_noise, random_noise. The control, zero, is added to them."""
+    methods: Annotated[tuple[str, ...], tyro.conf.arg(help=METHODS_HELP)] = ("state_passing",)
     reach: int | None = None
     """How far the repair should carry, in tokens; proposes the reset probability and the steps. Default: max_length."""
     reset_probability: float | None = None
-    """The share of rows that start from zero all the same, equal in all methods. Default: proposed by the reach."""
+    """The share of rows that start from zero all the same, equal in all arms that do not set their own. Default:
+    proposed by the reach."""
     steps: int | None = None
     """Optimizer steps of each method. Default: proposed by the reach."""
     batch_size: int = 64
