@@ -26,8 +26,8 @@ def test_what_an_arm_leaves_open_can_be_set_for_all():
 
 @pytest.mark.parametrize("method", CONFIGS)
 def test_help_names_every_method_and_its_defaults_can_be_written_as_they_stand_there(method):
-    described = dict(entry.partition(" (")[::2] for entry in describe_methods().split("; "))
-    settings = described[method].rstrip(")").split(", ") if described[method] else []
+    entry = next(entry for entry in describe_methods().split("; ") if entry.split(" ")[0] == method)
+    settings = entry.partition(" (")[2].rstrip(")").split(", ") if " (" in entry else []
     arm = parse_arm(",".join([method, *settings]))
     assert create(method, seed=0, **arm.settings).config == CONFIGS[method]()
 

@@ -11,6 +11,7 @@ from everlong.state import LeafSpec, RecurrentState, StateSpec
 from tests.interventions.states import LENGTH, side_by_side, walk
 
 HEADS, D = 2, 24
+DRAWN = 4000
 SPEC = StateSpec(
     architecture="toy",
     leaves=tuple(
@@ -47,21 +48,21 @@ def covariance(values: torch.Tensor) -> torch.Tensor:
 
 def test_noise_of_enough_rank_has_the_covariance_that_was_seen():
     states = planted(3)
-    for drawn in observed(create("correlated_noise", seed=0, rank=5), [states], 20_000):
+    for drawn in observed(create("correlated_noise", seed=0, rank=5), [states], DRAWN):
         scale = covariance(states).abs().max()
-        assert (covariance(drawn) - covariance(states)).abs().max() < 0.05 * scale
-        torch.testing.assert_close(drawn.mean(0), states.mean(0), rtol=0, atol=4 * math.sqrt(scale / 20_000))
+        assert (covariance(drawn) - covariance(states)).abs().max() < 0.1 * scale
+        torch.testing.assert_close(drawn.mean(0), states.mean(0), rtol=0, atol=4 * math.sqrt(scale / DRAWN))
 
 
 def test_every_rank_has_the_same_mean_and_variance_of_each_element_and_rank_0_no_correlation():
     states = planted(3, spread=0.5)
     wanted = states.var(0, correction=0)
     for rank in (0, 1, 4, 30):
-        drawn = observed(create("correlated_noise", seed=0, rank=rank), [states], 20_000)[0]
-        error = 4 * math.sqrt(2 / 20_000)
+        drawn = observed(create("correlated_noise", seed=0, rank=rank), [states], DRAWN)[0]
+        error = 4 * math.sqrt(2 / DRAWN)
         assert (drawn.var(0) / wanted - 1).abs().max() < error
         correlation = torch.corrcoef(drawn.T) - torch.eye(D)
-        assert (correlation.abs().max() < 5 / math.sqrt(20_000)) == (rank == 0)
+        assert (correlation.abs().max() < 5 / math.sqrt(DRAWN)) == (rank == 0)
 
 
 def test_the_common_part_is_never_above_the_covariance_and_grows_with_the_rank():
@@ -78,9 +79,9 @@ def test_the_common_part_is_never_above_the_covariance_and_grows_with_the_rank()
 
 
 def test_layers_are_drawn_for_themselves():
-    first, second = observed(create("correlated_noise", seed=0, rank=3), [planted(3)], 4000)
+    first, second = observed(create("correlated_noise", seed=0, rank=3), [planted(3)], DRAWN)
     across = torch.corrcoef(torch.cat([first, second], 1).T)[:D, D:]
-    assert across.abs().max() < 5 / math.sqrt(4000)
+    assert across.abs().max() < 5 / math.sqrt(DRAWN)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +103,9 @@ def test_the_arms_keep_the_means_and_variances_that_they_name(settings, mean, va
     centre, spread = states.mean(0), states.var(0, correction=0)
     centre = of_heads(centre) if mean == "head" else centre
     spread = {"element": spread, "head": of_heads(spread), "none": torch.zeros(D)}[variance]
-    drawn = observed(create("correlated_noise", seed=0, rank=0, **settings), [states], 20_000)[0]
-    torch.testing.assert_close(drawn.mean(0), centre, rtol=1e-5, atol=float(4 * (spread.max() / 20_000).sqrt()) + 1e-6)
-    torch.testing.assert_close(drawn.var(0), spread.double(), rtol=4 * math.sqrt(2 / 20_000), atol=1e-9)
+    drawn = observed(create("correlated_noise", seed=0, rank=0, **settings), [states], DRAWN)[0]
+    torch.testing.assert_close(drawn.mean(0), centre, rtol=1e-5, atol=float(4 * (spread.max() / DRAWN).sqrt()) + 1e-6)
+    torch.testing.assert_close(drawn.var(0), spread.double(), rtol=4 * math.sqrt(2 / DRAWN), atol=1e-9)
 
 
 @pytest.mark.parametrize("b", [0.0, 0.1, 0.6])

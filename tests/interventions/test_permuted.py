@@ -32,7 +32,9 @@ def pieces(state: RecurrentState, level: str) -> list[torch.Tensor]:
     """The parts that stay whole, [B, values] each."""
     if level == "layers":
         layers = {leaf.layer for leaf in state.spec.leaves}
-        return [torch.cat([t.flatten(1) for l, t in state.items() if l.layer == layer], 1) for layer in sorted(layers)]
+        return [
+            torch.cat([t.flatten(1) for leaf, t in state.items() if leaf.layer == layer], 1) for layer in sorted(layers)
+        ]
     parts = []
     for leaf, tensor in state.items():
         if level == "elements":
@@ -86,7 +88,7 @@ def test_the_states_do_not_depend_on_the_processes(level):
     def after(parts: list[list[int]]) -> list[list]:
         arms = [create("state_passing", seed=5, permuted=level) for _ in parts]
         met = side_by_side(arms, range(6), [torch.tensor(part) for part in parts])
-        order = torch.tensor(sum(parts, [])).argsort()
+        order = torch.cat([torch.tensor(part) for part in parts]).argsort()
         states = [
             [torch.cat(leaf)[order] for leaf in zip(*(m[s][0].leaves for m in met), strict=True)] for s in range(6)
         ]

@@ -138,6 +138,7 @@ def test_a_prefix_without_gradient_is_read_by_hand_first(tmp_path):
         arm.train(config=replace(CONFIG, steps=1))
     batch = Tokens(length=14).batch(0)
     resets = cut.intervention.resets(0, batch.rows, 14)
+    assert resets is not None
     state = reference(batch.tokens[:, :6], resets=resets[:, :6]).state.detach()
     logits = reference(batch.tokens[:, 6:], state, resets=resets[:, 6:]).logits
     loss = F.cross_entropy(logits.flatten(0, 1), batch.targets[:, 6:].flatten())

@@ -1,4 +1,4 @@
-"""How a row is read: what the intervention zeroes inside it, and a prefix without loss, with its gradient or without."""
+"""How a row is read: what the intervention zeroes inside it, and a prefix without loss, with a gradient or without."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

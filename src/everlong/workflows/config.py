@@ -76,6 +76,11 @@ class RepairConfig:
 
     model: Model = BUNDLED
     """A folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or "bundled"."""
+    bases: tuple[str, ...] = ()
+    """An experiment over several models instead of MODEL: their folders, or a number N, and N are trained first by the
+    bundled model's recipe (the defaults of `everlong train`), with seeds from --seed on. Bases are the replicates."""
+    seeds: int = 1
+    """Repairs of each base, with seeds from --seed on: of the order of batches and of all that is drawn."""
     context: int | None = None
     """Tokens at a time that the model was trained at; the repair keeps to it. Default: the model's own record."""
     methods: Annotated[tuple[str, ...], tyro.conf.arg(help=METHODS_HELP)] = ("state_passing",)
@@ -95,7 +100,9 @@ class RepairConfig:
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
     def __post_init__(self) -> None:
-        for name in ("reach", "steps", "batch_size"):
+        if self.bases and self.model != BUNDLED:
+            raise EverlongError(f"MODEL {self.model} beside --bases {' '.join(self.bases)}: name all models in --bases")
+        for name in ("reach", "steps", "batch_size", "seeds"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EverlongError(f"--{name.replace('_', '-')} {value} is too small; it must be at least 1")
@@ -103,6 +110,18 @@ class RepairConfig:
             raise EverlongError(f"--reset-probability {self.reset_probability} must lie between 0 and 1")
         if self.learning_rate <= 0:
             raise EverlongError(f"--learning-rate {self.learning_rate} must be above 0")
+        if self.base_count == 0:
+            raise EverlongError("--bases 0 leaves nothing to repair; give 1 or more, or folders of models")
+
+    @property
+    def is_experiment(self) -> bool:
+        """Whether it asks for several bases or seeds."""
+        return bool(self.bases) or self.seeds > 1
+
+    @property
+    def base_count(self) -> int | None:
+        """How many bases are to be trained; None: none, they are there."""
+        return int(self.bases[0]) if len(self.bases) == 1 and self.bases[0].isdecimal() else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,9 @@ from pathlib import Path
 from shutil import rmtree
 
 from everlong.data.orders import DATA_ORDERS
+from everlong.diagnostics.comparison import BEFORE, CONTROL
 from everlong.diagnostics.diagnose import diagnose as measure
+from everlong.errors import EverlongError
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.arms import Arm, parse_arm
 from everlong.interventions.methods import create
@@ -19,9 +21,9 @@ from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig
 from everlong.training.loop import Source, train
-from everlong.workflows._outcome import BEFORE, CONTROL, summarize
+from everlong.workflows._outcome import summarize
 from everlong.workflows._proposal import Proposal, propose
-from everlong.workflows._start import start_run
+from everlong.workflows._start import asked, start_run
 from everlong.workflows._subject import Subject, best_device, open_subject
 from everlong.workflows.config import RepairConfig
 
@@ -46,7 +48,9 @@ class Repaired:
 
 
 def repair(config: RepairConfig, progress: Progress | None = None) -> Repaired:
-    """Repairs a model and proves it; see ``RepairConfig``."""
+    """Repairs a model and proves it; see ``RepairConfig``. Of several bases or seeds, see ``experiment``."""
+    if asked("repair", config).is_experiment:
+        raise EverlongError("bases and seeds are an experiment's: call everlong.experiment with this configuration")
     with start_run("repair", config) as (run, config):
         return _Repairing(run, config, progress or Progress()).work()
 
