@@ -1,4 +1,4 @@
-"""All arms over several bases: the paper's order, the noises taken apart, the ladder from state passing down, the rivals.
+"""All arms over several bases: the paper's order, the noises taken apart, the ladder from state passing down, rivals.
 
     python -m everlong.recipes.arms --output runs/arms --arms paper
     python -m everlong.recipes.arms --output runs/arms-wide --arms paper --d-model 256 --n-layer 8

@@ -133,6 +133,7 @@ class _Repairing:
         self, subject: Subject, label: str, intervention: Intervention, source: Source, proposal: Proposal
     ) -> Training:
         config = self.config
+        self.progress.say(f"{label}: {_rows_in_words(intervention, subject.context, config.batch_size)}")
         model = deepcopy(subject.checkpoint.model)
         record = train(
             model,
@@ -156,3 +157,14 @@ class _Repairing:
 
     def _folder(self, label: str) -> Path:
         return self.run.path / "models" / label
+
+
+def _rows_in_words(intervention: Intervention, context: int, batch_size: int) -> str:
+    """What an arm reads a step, what of it is scored, and how far a gradient goes back."""
+    length, prefix = intervention.row_length(context), intervention.unscored_prefix
+    horizon = length if intervention.prefix_gradient else length - prefix
+    before = f", of which the first {prefix:,} are not scored," if prefix else ""
+    return (
+        f"{intervention.row_count(batch_size):,} rows of {length:,} tokens{before} a step; the gradient's horizon is "
+        f"{horizon:,} tokens"
+    )
