@@ -53,6 +53,8 @@ def test_bases_and_seeds_come_out_as_one_table_in_one_run_folder(asked, bases, t
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("records/*")}
     assert main(["repair", "--resume", str(folder)]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("records/*")}
+    with pytest.raises(EverlongError, match=r"call everlong\.experiment"):
+        everlong.repair(RepairConfig(runtime=RuntimeConfig(resume=str(folder))))
 
 
 def test_an_interrupted_experiment_names_itself_and_goes_on_to_the_same_table(asked, bases, tmp_path, monkeypatch):
@@ -113,12 +115,9 @@ def test_what_cannot_be_had_is_refused_before_any_work(flags, message, tmp_path,
     assert not (tmp_path / "run").exists()
 
 
-def test_repair_itself_is_of_one_model(asked, bases, tmp_path):
+def test_repair_itself_is_of_one_model():
     with pytest.raises(EverlongError, match=r"call everlong\.experiment"):
         everlong.repair(RepairConfig(seeds=2))
-    assert main(["repair", "--bases", *bases, *asked]) == 0
-    with pytest.raises(EverlongError, match=r"call everlong\.experiment"):
-        everlong.repair(RepairConfig(runtime=RuntimeConfig(resume=str(tmp_path / "run"))))
 
 
 def test_bad_input_found_in_a_repair_takes_no_trained_base_away(asked, tmp_path, monkeypatch):

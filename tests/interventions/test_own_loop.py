@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from everlong.data._chunks import Chunks
 from everlong.data.contiguous_streams import ContiguousStreams
 from everlong.data.shuffled_chunks import ShuffledChunks
 from everlong.interventions.methods import INTERVENTIONS
@@ -28,7 +29,7 @@ class Tokens:
         return batch
 
 
-def run(code: str, order=ShuffledChunks, steps: int = 4) -> dict:
+def run(code: str, order: type[Chunks] = ShuffledChunks, steps: int = 4) -> dict:
     torch.manual_seed(0)
     model = create("mamba2", **TINY["mamba2"])
     source = Tokens(order(corpus_of(41, 33, 50, 37), length=8, batch_size=3, seed=0))

@@ -55,7 +55,7 @@ def over_bases(
         if tuple(row.label for row in repair.rows) != labels or repair.rows[0].own.stops != own.stops:
             raise EverlongError("the repairs of the bases have not the same arms and ranges, and cannot be compared")
     measured = {label: _measure(repairs, place) for place, label in enumerate(labels)}
-    harmed = measured[BEFORE].harms.all(axis=1)
+    harmed = np.asarray(measured[BEFORE].harms.all(axis=1))
 
     def estimate(values: np.ndarray) -> Intervals:
         return simultaneous_intervals(values, confidence=own.confidence, seed=min(seeds), units=UNITS)

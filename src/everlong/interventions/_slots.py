@@ -63,7 +63,7 @@ class Slots:
         """The states of all rows over all processes, in the order of the rows, and their ages; None: there are none.
 
         Every process holds the whole batch's states then. Each gives its own rows and zero for the others, so that
-        what is summed is what was there, to the bit.
+        what is summed is what was there, to the bit; in float32 at least, which every process group can sum.
         """
         rows = self._rows
         count = int(sum_over_processes(torch.tensor([len(rows)])))
@@ -71,8 +71,12 @@ class Slots:
             return None
         mine, _ = self.take(spec, rows, device)
         places = rows.to(device)
-        zeros = spec.zeros(count, device)
-        leaves = zeros.zip(mine, lambda leaf, own: sum_over_processes(leaf.index_copy(0, places, own)))
+
+        def whole(leaf: Tensor, own: Tensor) -> Tensor:
+            wide = torch.promote_types(leaf.dtype, torch.float32)
+            return sum_over_processes(leaf.to(wide).index_copy(0, places, own.to(wide))).to(leaf.dtype)
+
+        leaves = spec.zeros(count, device).zip(mine, whole)
         ages = sum_over_processes(torch.zeros(count, dtype=torch.int64).index_copy(0, rows, self._ages))
         return leaves, ages
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from everlong.interventions._carried import Carried
 from everlong.interventions._mixture import new
 from everlong.interventions._permuted import permuted
-from everlong.interventions.config import StatePassingConfig
+from everlong.interventions.config import Permuted, StatePassingConfig
 from everlong.state import RecurrentState, StateSpec
 
 
@@ -30,7 +30,7 @@ class StatePassing(Carried):
     def __init__(self, config: StatePassingConfig | None = None, *, seed: int):
         config = config or StatePassingConfig()
         super().__init__(config, roles=config.passed_roles, seed=seed)
-        self._permuted = config.permuted
+        self._permuted: Permuted = config.permuted
         self._step = -1  # the step that was started last, and all rows' states before it
         self._all: tuple[RecurrentState, Int[Tensor, " B"]] | None = None
 
