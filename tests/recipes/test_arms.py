@@ -32,8 +32,8 @@ def test_bases_of_a_chosen_size_are_trained_once_and_repaired(tmp_path, capsys):
         seeds=1,
         d_model=32,
         n_layer=1,
-        training_steps=1,
-        steps=1,
+        training_steps=2,
+        steps=2,
         diagnosis=DiagnosisConfig(max_length=128, documents=2, targets_per_bucket=16),
         machine=MachineConfig(backend="chunked"),
     )
