@@ -34,15 +34,22 @@ class Crash(Exception):
 class Tokens:
     """Random tokens, a function of the step alone; ``before`` is called with each step of training."""
 
-    def __init__(self, before: Callable[[int], None] | None = None, *, data_order: str = "shuffled", **fields: Any):
-        self.data_order = data_order
+    def __init__(
+        self,
+        before: Callable[[int], None] | None = None,
+        *,
+        data_order: str = "shuffled",
+        length: int = 8,
+        **fields: Any,
+    ):
+        self.data_order, self.length = data_order, length
         self._before, self._fields, self._peeked = before, fields, False
 
     def batch(self, step: int) -> Batch:
         if self._before and self._peeked:
             self._before(step)
         self._peeked = True  # the first call asks how long a row is
-        tokens = torch.from_numpy(np.random.default_rng((17, step)).integers(0, 11, (3, 9)))
+        tokens = torch.from_numpy(np.random.default_rng((17, step)).integers(0, 11, (3, self.length + 1)))
         batch = Batch(
             tokens=tokens[:, :-1].contiguous(),
             targets=tokens[:, 1:].contiguous(),
@@ -81,9 +88,9 @@ class Arm:
             )
 
     def tokens(self, before: Callable[[int], None] | None = None) -> Tokens:
-        """Batches that say they come in the order that the method needs."""
-        wanted = self.intervention.data_order
-        return Tokens(before, data_order="shuffled" if wanted == "any" else wanted)
+        """Batches that say they come in the order that the method needs, in rows as long as it needs."""
+        wanted, length = self.intervention.data_order, self.intervention.row_length(8)
+        return Tokens(before, data_order="shuffled" if wanted == "any" else wanted, length=length)
 
     def crash_before(self, step: int, config: TrainingConfig = CONFIG) -> None:
         """Trains until something goes wrong at the beginning of a step."""

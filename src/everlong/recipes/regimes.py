@@ -14,7 +14,7 @@ import tyro
 
 from everlong.data.config import DataConfig
 from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
-from everlong.recipes._runs import in_folder
+from everlong.workflows._nested import in_folder
 from everlong.workflows.config import Architecture, RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import repair
 from everlong.workflows.train import train

@@ -28,6 +28,7 @@ from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
+from everlong.training._reading import read, scored_targets, with_resets
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
 from everlong.training.checkpoint import Checkpoints, check_settings
 from everlong.training.config import TrainingConfig
@@ -105,7 +106,7 @@ class _Loop:
         # The model stays on the device and in the precision that its owner gave it, whatever the environment says.
         self.accelerator = Accelerator(device_placement=False, mixed_precision="no")
         self.prepared, self.stepper = self.accelerator.prepare(model, self.optimizer)
-        self.context = source.batch(0).tokens.shape[1]
+        self.context = source.batch(0).tokens.shape[1] - intervention.unscored_prefix
         self.history = History(context=self.context, steps=config.steps)
         self.checkpoints = Checkpoints(run.path, phase, progress.say)
         settings = {**asdict(config), "phase": phase, "context": self.context, "intervention": intervention.settings()}
@@ -138,8 +139,8 @@ class _Loop:
     def step(self, step: int) -> dict[str, Any]:
         """One step; returns its line of metrics."""
         config, intervention = self.config, self.intervention
-        batch = self.source.batch(step)
-        scored = _scored(batch, intervention.unscored_prefix)
+        batch = with_resets(self.source.batch(step), intervention, step)
+        scored = scored_targets(batch, intervention.unscored_prefix)
         if scored is not None and not scored.any():
             raise EverlongError(f"no target of the batch at step {step} is scored: its loss is undefined")
         rate = learning_rate(step, config)
@@ -150,8 +151,8 @@ class _Loop:
         here = batch.to(self.device)
         initial = intervention.initial_state(here.starts, self.spec, step, batch.rows)
         ages = intervention.ages(batch.rows)
-        output = self.prepared(here.tokens, initial, resets=here.resets)
-        loss = _cross_entropy(output.logits, here.targets, scored)
+        output = read(self.prepared, here, initial, intervention)
+        loss = _cross_entropy(output.logits, output.targets, output.scored)
         self.accelerator.backward(loss)
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip)
         assert norm is not None  # DeepSpeed's alone is
@@ -173,7 +174,7 @@ class _Loop:
             "loss": loss_value,
             "learning_rate": rate,
             "gradient_norm": norm_value,
-            "state_age_mean": float(np.mean(ages.numpy())),
+            "state_age_mean": float(np.mean(met[:, intervention.unscored_prefix])),
             "scored_tokens": self.history.exposure.scored_tokens,
             "seconds": round(self.history.seconds, 3),
         }
@@ -232,16 +233,8 @@ class _Loop:
             backend=self.model.backend_in_use(),
             seconds=history.seconds,
             model_folder="",
+            intervention=self.intervention.summary(),
         )
-
-
-def _scored(batch: Batch, unscored_prefix: int) -> Bool[Tensor, "B T"] | None:
-    """Where the loss counts, on the CPU; None: everywhere."""
-    if not unscored_prefix:
-        return batch.loss_mask
-    mask = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.loss_mask is None else batch.loss_mask.clone()
-    mask[:, :unscored_prefix] = False
-    return mask
 
 
 def _cross_entropy(
