@@ -133,6 +133,30 @@ def _op(name: str, work: str, contract: str, function: str, *, wanted: bool = Tr
     )
 
 
+def _llama_cpp(architecture: str, bound: float) -> Row:
+    return Row(
+        name=f"evaluation-{architecture}",
+        work=f"evaluation of 64k tokens, all logits, {architecture}",
+        against="llama.cpp, native build",
+        wanted=Wanted(sense="at least", bound=bound),
+        contracts=(architecture,),
+        measure="evaluation:against_llama_cpp",
+        arguments=lambda: {"architecture": architecture},
+    )
+
+
+def _carried(name: str, work: str, against: str, bound: float, architecture: str) -> Row:
+    return Row(
+        name=f"{name.replace('_', '-')}-{architecture}",
+        work=f"{work}, {architecture}",
+        against=against,
+        wanted=Wanted(sense="at most", bound=bound),
+        contracts=(architecture,),
+        measure=f"streaming:{name}",
+        arguments=lambda: {"architecture": architecture},
+    )
+
+
 ROWS: tuple[Row, ...] = (
     _transformers("train-mamba2-chunk64", "mamba2", "chunk 64", 2.5, chunk_size=64),
     _transformers("train-mamba2-default", "mamba2", "its default, chunk 256", 3.3, chunk_size=256),
@@ -150,6 +174,29 @@ ROWS: tuple[Row, ...] = (
     _op("op-scalar", "gated linear attention, scalar decay", "gated_linear_attention", "scalar_decay"),
     _op("op-vector", "gated linear attention, vector decay", "gated_linear_attention", "vector_decay"),
     _op("op-scan", "selective scan", "selective_scan", "scan", wanted=False),
+    _llama_cpp("mamba1", 3.0),
+    _llama_cpp("mamba2", 1.8),
+    _llama_cpp("rwkv6", 1.8),
+    *(_carried("state_passing", "state passing step", "the zero start", 1.02, a) for a in ARCHITECTURES),
+    *(_carried("decoding", "a token at position 100,000", "at position 100", 1.05, a) for a in ARCHITECTURES),
+    _carried("million_time", "time a token in one row of 1,000,000", "in a row of 16,384", 1.05, "mamba2"),
+    _carried("million_memory", "peak memory of one row of 1,000,000", "of one of 16,384", 1.05, "mamba2"),
+    Row(
+        name="remembrance",
+        work="EffRem, 32 starts, T = 8192",
+        against="each suffix alone",
+        wanted=Wanted(sense="at least", bound=4.0),
+        contracts=("mamba2",),
+        measure="streaming:effective_remembrance",
+    ),
+    Row(
+        name="recipe",
+        work="the bundled model's recipe, 3M tokens from scratch",
+        against="the clock",
+        wanted=Wanted(sense="at most", bound=3.0, unit=" min"),
+        contracts=("mamba2",),
+        measure="recipe:bundled",
+    ),
 )
 
 
