@@ -1,13 +1,14 @@
 """`python -m benchmarks.million ARCHITECTURE THREADS`: losses of one row of a million tokens; prints JSON.
 
-The row is read as every evaluation reads (``everlong.reading.losses``). On the way, at ten places, a row of 16,384 tokens
-of its own is read, so that both are timed within the same seconds.
+The row is read as every evaluation reads (``everlong.reading.losses``). On the way, at ten places, a row of 16,384
+tokens of its own is read, so that both are timed within the same seconds.
 """
 
 import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -25,9 +26,9 @@ def main(architecture: str, threads: int) -> None:
     model = shapes.model(shapes.TINY[architecture], perturbed=True).eval()
     row = np.random.default_rng(0).integers(0, 256, LENGTH + 1, dtype=np.uint8)
 
-    def read(length: int, advance: object = None) -> float:
+    def read(length: int, advance: Callable[[int], None] | None = None) -> float:
         start = time.perf_counter()
-        losses(model, [row[: length + 1]], Carry(), [(0, 1, length)], advance=advance)  # type: ignore[arg-type]
+        losses(model, [row[: length + 1]], Carry(), [(0, 1, length)], advance=advance)
         return time.perf_counter() - start
 
     read(BLOCK)  # compiles
@@ -49,7 +50,7 @@ def main(architecture: str, threads: int) -> None:
 class _Clock:
     """Told the tokens read, times a block of them at each place, and a row of its own right after it."""
 
-    def __init__(self, alone: object):
+    def __init__(self, alone: Callable[[], float]):
         self._read_alone = alone
         self._done, self._started = 0, 0.0
         self._starts = [BLOCK * round(n * (LENGTH // BLOCK - 1) / PLACES) for n in range(1, PLACES + 1)]
@@ -58,6 +59,7 @@ class _Clock:
         self.alone: list[float] = []
 
     def advance(self, tokens: int) -> None:
+        """A piece has been read."""
         self._done += tokens
         place = len(self.positions)
         if place == len(self._starts):
@@ -66,7 +68,7 @@ class _Clock:
             self._started = time.perf_counter()
         elif self._done == self._starts[place] + BLOCK:
             self.within.append(time.perf_counter() - self._started)
-            self.alone.append(self._read_alone())  # type: ignore[operator]
+            self.alone.append(self._read_alone())
             self.positions.append(self._starts[place])
 
 

@@ -4,6 +4,7 @@ Names and shapes are those that llama.cpp's loader asks for; ggml lists axes las
 """
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def write(model: LanguageModel, path: Path) -> None:
         NotAvailable: the gguf package is missing.
     """
     try:
-        import gguf
+        gguf: Any = import_module("gguf")  # by name: checkers need not have it installed
     except ImportError:
         raise NotAvailable("gguf is not installed (pip install -r benchmarks/requirements.txt)") from None
     config: Any = model.config

@@ -1,8 +1,9 @@
 """llama.cpp in a process of its own, which reads on from where it stopped each time it is told to.
 
-The child (`python -m benchmarks.peers.llama_cpp MODEL TOKENS THREADS`) answers lines on its standard input: "N" reads the
-next N tokens, all logits computed, and prints the seconds; "N PATH" also saves the logits. Its own process because it
-brings an OpenMP of its own, whose threads would stand in the way of torch's; while it waits for a line it does nothing.
+The child (`python -m benchmarks.peers.llama_cpp MODEL TOKENS THREADS`) answers lines on its standard input: "N" reads
+the next N tokens, all logits computed, and prints the seconds; "N PATH" also saves the logits. Its own process because
+it brings an OpenMP of its own, whose threads would stand in the way of torch's; while it waits for a line it does
+nothing.
 """
 
 import ctypes
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,9 @@ class LlamaCpp:
 
     def _ask(self, line: str) -> float:
         process = self._process
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         try:
             process.stdin.write(line + "\n")
             process.stdin.flush()
@@ -86,8 +90,7 @@ class LlamaCpp:
 
 def main(model: str, tokens: str, threads: int) -> None:
     """The child."""
-    import llama_cpp
-
+    llama_cpp: Any = import_module("llama_cpp")  # by name: checkers need not have it installed
     quiet = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
