@@ -104,7 +104,7 @@ def steps(architecture: str, axis: str) -> Iterator[tuple[int, tuple[Callable[[]
             config = replace(config, d_model=value, **heads)
         else:
             config = with_states(config, value)
-        yield value, (shapes.training_step(config, rows=rows, length=length), rows * length)
+        yield value, (shapes.TrainingStep(config, rows=rows, length=length), rows * length)
 
 
 def with_states(config: Any, value: int) -> Any:

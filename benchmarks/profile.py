@@ -57,7 +57,7 @@ def main(settings: ProfileSettings) -> None:
             for _ in stream(model, row):
                 pass
 
-    for name, work in (("training step", shapes.training_step(config)), ("evaluation of 2,048 tokens", evaluate)):
+    for name, work in (("training step", shapes.TrainingStep(config)), ("evaluation of 2,048 tokens", evaluate)):
         found = watch(work, settings.steps)
         total = sum(found.values())
         print(f"\n{settings.architecture}, {name}: {1e3 * total:.1f} ms on {threads} threads\n")

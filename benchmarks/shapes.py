@@ -1,9 +1,9 @@
 """The tiny shape that everything is measured at: 256 wide, 4 layers, 256 token ids; its models, tokens and steps."""
 
-import itertools
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,28 +53,48 @@ def tokens(rows: int, length: int) -> Tensor:
     return torch.randint(256, (rows, length), generator=torch.Generator().manual_seed(1))
 
 
-def training_step(
-    config: LanguageModelConfig,
-    *,
-    rows: int = ROWS,
-    length: int = LENGTH,
-    method: str = "zero",
-    **training: Any,
-) -> Callable[[], None]:
-    """The whole step of the training loop itself: state, model, loss, backward, clip, optimizer, bookkeeping."""
-    kept = tempfile.TemporaryDirectory(prefix="everlong-benchmark-")
-    run = Run.create(Path(kept.name) / "run", "benchmark", {})
-    settings = TrainingConfig(steps=100_000, batch_size=rows, **training)
-    intervention = create_method(method, seed=0)
-    quiet = Progress(Console(quiet=True))
-    loop = _Loop(model(config), _OneBatch(rows, length), intervention, settings, run, "benchmark", quiet)
-    loop.model.train()
-    steps = itertools.count()
+class TrainingStep:
+    """The whole step of the training loop itself: state, model, loss, backward, clip, optimizer, bookkeeping.
 
-    def step(folder: object = kept) -> None:  # holds the folder as long as the step itself
-        loop.step(next(steps))
+    Args:
+        config: of the model.
+        rows: of the batch, the same at every step.
+        length: tokens a row.
+        method: the intervention.
+        training: settings of the loop.
+    """
 
-    return step
+    def __init__(
+        self,
+        config: LanguageModelConfig,
+        *,
+        rows: int = ROWS,
+        length: int = LENGTH,
+        method: str = "zero",
+        **training: Any,
+    ):
+        self._folder = tempfile.TemporaryDirectory(prefix="everlong-benchmark-")
+        run = Run.create(Path(self._folder.name) / "run", "benchmark", {})
+        settings = TrainingConfig(steps=100_000, batch_size=rows, **training)
+        intervention = create_method(method, seed=0)
+        quiet = Progress(Console(quiet=True))
+        self._loop = _Loop(model(config), _OneBatch(rows, length), intervention, settings, run, "benchmark", quiet)
+        self._loop.model.train()
+        self._steps = 0
+        self.losses: list[float] = []
+        """Of the steps so far."""
+        _as_the_loop_begins()
+
+    def __call__(self) -> None:
+        """One step more."""
+        self.losses.append(self._loop.step(self._steps)["loss"])
+        self._steps += 1
+
+
+def _as_the_loop_begins() -> None:
+    """What the loop does once before its first step for all of the process, and hence for the peers in it too."""
+    if find_spec("everlong.ops.allocator"):
+        import_module("everlong.ops.allocator").keep_freed_memory()
 
 
 class _OneBatch:

@@ -38,7 +38,7 @@ def training_step(architecture: str, **settings: Any) -> Callable[[], None]:
     for name, value in settings.items():
         assert getattr(theirs.config, name) == value
     _prove_equal(theirs, ours)
-    optimizer = torch.optim.AdamW(theirs.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     both = shapes.tokens(shapes.ROWS, shapes.LENGTH + 1)
     inputs, targets = both[:, :-1].contiguous(), both[:, 1:].flatten()
 

@@ -22,7 +22,7 @@ STEPS = 50  # single steps a sample
 def state_passing(settings: Settings, architecture: str) -> Measurement:
     """The cost of a step that starts from the last batch's states, over one that starts from zero."""
     works: dict[str, Work] = {
-        method: shapes.training_step(shapes.TINY[architecture], method=method) for method in ("state_passing", "zero")
+        method: shapes.TrainingStep(shapes.TINY[architecture], method=method) for method in ("state_passing", "zero")
     }
     repeats = 4 * settings.repeats  # a hundredth is to be seen
     note = f"{shapes.ROWS} rows of {shapes.LENGTH} tokens, {repeats} turns"
