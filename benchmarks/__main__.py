@@ -11,7 +11,7 @@ from benchmarks.settings import Settings
 
 
 def main(settings: Settings) -> int:
-    """Runs the rows; returns 1 where a contract failed, else 0."""
+    """Runs the rows; returns 1 where a contract or a measurement failed, else 0."""
     threads = settings.threads or os.cpu_count() or 1
     os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, and for the peers
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, see everlong.cli.main
@@ -42,7 +42,7 @@ def main(settings: Settings) -> int:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     output.with_suffix(".md").write_text(as_markdown(lines) + "\n", encoding="utf-8")
     console.print(f"figures: {output}, {output.with_suffix('.md').name}", highlight=False)
-    return int(any(line.outcome == "refused" for line in lines))
+    return int(any(line.outcome in ("refused", "failed") for line in lines))
 
 
 if __name__ == "__main__":

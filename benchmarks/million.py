@@ -52,8 +52,9 @@ class _Clock:
 
     def __init__(self, alone: Callable[[], float]):
         self._read_alone = alone
-        self._done, self._started = 0, 0.0
-        self._starts = [BLOCK * round(n * (LENGTH // BLOCK - 1) / PLACES) for n in range(1, PLACES + 1)]
+        self._done = 0
+        self._from: tuple[int, float] | None = None  # tokens and time at the beginning of the block that is timed
+        self._starts = [BLOCK * round(n * (LENGTH // BLOCK - 2) / PLACES) for n in range(1, PLACES + 1)]
         self.positions: list[int] = []
         self.within: list[float] = []
         self.alone: list[float] = []
@@ -64,12 +65,15 @@ class _Clock:
         place = len(self.positions)
         if place == len(self._starts):
             return
-        if self._done == self._starts[place]:
-            self._started = time.perf_counter()
-        elif self._done == self._starts[place] + BLOCK:
-            self.within.append(time.perf_counter() - self._started)
+        if self._from is None:
+            if self._done >= self._starts[place]:
+                self._from = (self._done, time.perf_counter())
+        elif self._done >= self._from[0] + BLOCK:  # more where a block is no multiple of what is read at once
+            seconds = time.perf_counter() - self._from[1]
+            self.within.append(seconds * BLOCK / (self._done - self._from[0]))
             self.alone.append(self._read_alone())
-            self.positions.append(self._starts[place])
+            self.positions.append(self._from[0])
+            self._from = None
 
 
 def peak() -> int:

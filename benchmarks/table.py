@@ -13,7 +13,7 @@ from benchmarks.measure import Measurement, NotAvailable
 from benchmarks.settings import Settings
 
 ARCHITECTURES = ("gla", "mamba1", "mamba2", "rwkv6")
-Outcome = Literal["reached", "missed", "measured", "not available", "refused"]
+Outcome = Literal["reached", "missed", "measured", "not available", "refused", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,8 @@ class Row:
             outcome, why = "not available", str(reason)
         except Refused as reason:
             outcome, why = "refused", f"no figure: the contract does not hold: {reason}"
+        except Exception as error:  # the other rows are still worth having
+            outcome, why = "failed", repr(error)
         return Line(row=self, outcome=outcome, measured=measured, reason=why, contracts=tuple(held))
 
 

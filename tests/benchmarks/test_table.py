@@ -44,6 +44,14 @@ def test_a_row_that_cannot_be_measured_says_why(monkeypatch):
     assert (line.outcome, notes([line])) == ("not available", ["some-row: no compiler"])
 
 
+def test_a_row_that_fails_leaves_the_others_their_figures(monkeypatch):
+    def measure(settings):
+        raise RuntimeError("torn")
+
+    line = run(monkeypatch, measure)
+    assert (line.outcome, line.reason) == ("failed", "RuntimeError('torn')")
+
+
 def test_the_median_is_held_against_the_target(monkeypatch):
     line = run(monkeypatch, lambda settings: FOUND)
     assert line.outcome == "reached"
