@@ -4,20 +4,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MODELS = "tests/models/test_language_model_contract.py"
-SUITES: dict[str, tuple[str, str]] = {
-    "gla": (MODELS, "gla and auto"),
-    "mamba1": (MODELS, "mamba1 and auto"),
-    "mamba2": (MODELS, "mamba2 and auto"),
-    "rwkv6": (MODELS, "rwkv6 and auto"),
-    "gated_linear_attention": ("tests/ops/test_gated_linear_attention.py", "cpu"),
-    "selective_scan": ("tests/ops/test_selective_scan.py", "cpu"),
+MODELS, OPS = "tests/models/test_language_model_contract.py", "tests/ops/test_every_op.py"
+SUITES: dict[str, tuple[tuple[str, ...], str]] = {
+    "gla": ((MODELS,), "gla and auto"),
+    "mamba1": ((MODELS,), "mamba1 and auto"),
+    "mamba2": ((MODELS,), "mamba2 and auto"),
+    "rwkv6": ((MODELS,), "rwkv6 and auto"),
+    "gated_linear_attention": (("tests/ops/test_gated_linear_attention.py", OPS), "cpu and not scan"),
+    "selective_scan": (("tests/ops/test_selective_scan.py", OPS), "cpu and not attention"),
 }
-"""A path that is measured -> the file of its contract suite, and which of its tests run on that path."""
+"""A path that is measured -> the files of its contract suite, and which of their tests run on that path."""
 
 
 class Refused(Exception):
@@ -34,17 +35,18 @@ def require(path: str) -> str:
     Raises:
         Refused: a test failed, or none ran.
     """
-    file, keyword = SUITES[path]
-    return run_suite(file, keyword)
+    files, keyword = SUITES[path]
+    return run_suite(files, keyword)
 
 
-def run_suite(file: str, keyword: str) -> str:
-    """Runs the tests of a file that a keyword selects; see ``require``."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file, "-k", keyword]
+def run_suite(files: Sequence[str], keyword: str) -> str:
+    """Runs the tests of some files that a keyword selects; see ``require``."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files, "-k", keyword]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}  # tiny models
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     last = (result.stdout.strip() or result.stderr.strip() or "no output").splitlines()[-1]
+    what = f"{' '.join(files)} -k {keyword!r}"
     passed = re.search(r"(\d+) passed", last)
     if result.returncode or not passed:
-        raise Refused(f"{file} -k {keyword!r}: {last}")
-    return f"{file} -k {keyword!r}: {passed[1]} passed"
+        raise Refused(f"{what}: {last}")
+    return f"{what}: {passed[1]} passed"

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import table
-from benchmarks.contracts import SUITES, Refused, run_suite
+from benchmarks.contracts import ROOT, SUITES, Refused, run_suite
 from benchmarks.measure import Measurement, NotAvailable, Spread
 from benchmarks.settings import Settings
 from benchmarks.table import ROWS, Row, Wanted, as_markdown, notes, select
@@ -65,14 +65,15 @@ def test_the_median_is_held_against_the_target(monkeypatch):
 def test_a_suite_that_fails_or_runs_nothing_refuses_and_one_that_passes_says_how_much(tmp_path):
     suite = tmp_path / "test_suite.py"
     suite.write_text("def test_good():\n    pass\n\n\ndef test_bad():\n    assert False\n")
-    assert run_suite(str(suite), "good").endswith("1 passed")
+    assert run_suite([str(suite)], "good").endswith("1 passed")
     with pytest.raises(Refused, match="1 failed"):
-        run_suite(str(suite), "bad")
+        run_suite([str(suite)], "bad")
     with pytest.raises(Refused, match="deselected"):
-        run_suite(str(suite), "absent")
+        run_suite([str(suite)], "absent")
 
 
 def test_rows_have_names_of_their_own_contracts_that_exist_and_are_chosen_by_pattern():
+    assert all((ROOT / file).is_file() for files, _ in SUITES.values() for file in files)
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names)
     assert all(row.contracts and set(row.contracts) <= SUITES.keys() for row in ROWS)
