@@ -1,12 +1,13 @@
 # make repair   the main job, on the bundled model and the Python standard library's own sources
 # make test     the tests
 # make check    style, types and import contracts
+# make bench    how fast it is against its peers (docs/performance.md), some ten minutes on a quiet machine
 # Each sets up .venv first, once.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: repair test check format
+.PHONY: repair test check bench format
 
 repair: .venv/ready
 	$(BIN)/everlong repair
@@ -19,6 +20,11 @@ check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+bench: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement benchmarks/requirements.txt || \
+		echo "some peers cannot be installed here: their rows will say so"
+	$(BIN)/python -m benchmarks
 
 format: .venv/ready
 	$(BIN)/ruff check --fix .

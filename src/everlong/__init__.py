@@ -24,6 +24,7 @@ _EXPORTS = {
     "create": "everlong.models.architectures",
     "diagnose": "everlong.workflows.diagnose",
     "doctor": "everlong.workflows.doctor",
+    "experiment": "everlong.workflows.experiment",
     "load": "everlong.loading",
     "load_tokenizer": "everlong.data.tokenizers",
     "repair": "everlong.workflows.repair",

@@ -137,11 +137,34 @@ def test_all_methods_run_as_arms_of_one_budget(model, text, tmp_path):
         }
         own = training.settings["intervention"]
         assert own["method"] == arm
-        assert own.get("reset_probability", own.get("zero_share", 0.1)) == 0.1
+        assert own.get("reset_probability", 0.1) == 0.1
         assert own["data_order"] == {"tbtt": "contiguous", "state_passing": "shuffled"}.get(arm, "any")
     firsts = [trainings[arm].first_loss for arm in ("zero", "fitted_noise", "state_passing")]
     assert len(set(firsts)) == 1  # one order of batches, and all three start from zero
     assert {path.name for path in (folder / "models").iterdir()} == set(trainings)
+
+
+def test_arms_of_other_rows_keep_the_budget_and_say_how_far_their_gradient_goes(model, text, tmp_path, capsys):
+    methods = ("tbtt,gradient_horizon_chunks=2", "longer_context,factor=2", "burn_in,longest_prefix=32")
+    folder = tmp_path / "arms"
+    arguments = ["repair", str(model), "--data", str(text), "--output", str(folder), "--methods", *methods]
+    assert main([*arguments, *QUICK, *STEPS]) == 0
+    trainings = {arm: load_record(folder / "records" / f"training-{arm}.json") for arm in ("zero", *methods)}
+    assert {training.scored_tokens for training in trainings.values()} == {8 * 4 * 16}
+    assert [training.context for training in trainings.values()] == [16, 32, 32, 16]
+    assert trainings["burn_in,longest_prefix=32"].read_tokens == 3 * 8 * 4 * 16
+    said = " ".join(capsys.readouterr().err.split())
+    for arm, words in zip(
+        trainings,
+        (
+            "4 rows of 16 tokens a step; the gradient's horizon is 16 tokens",
+            "2 rows of 32 tokens a step; the gradient's horizon is 32 tokens",
+            "2 rows of 32 tokens a step; the gradient's horizon is 32 tokens",
+            "4 rows of 48 tokens, of which the first 32 are not scored, a step; the gradient's horizon is 16 tokens",
+        ),
+        strict=True,
+    ):
+        assert f"{arm}: {words}" in said
 
 
 def test_a_transformers_model_comes_out_loadable_by_transformers(text, tmp_path):

@@ -1,17 +1,20 @@
 """What every intervention in the registry must hold to."""
 
 import json
+from dataclasses import fields
 
 import pytest
 import torch
 from torch import Tensor
 
+from everlong.interventions._draws import uniform
 from everlong.interventions.config import InterventionConfig
 from everlong.interventions.methods import CONFIGS, INTERVENTIONS, create
 from tests.interventions.states import LENGTH, SPEC, final_state, same, side_by_side, walk
 
 ROWS = torch.arange(4)
 STARTS = torch.zeros(4, dtype=torch.bool)
+FITTED = ("fitted_noise", "correlated_noise")  # sums over rows, in another order
 
 pytestmark = pytest.mark.parametrize("method", INTERVENTIONS)
 
@@ -97,7 +100,7 @@ def test_rows_do_not_depend_on_the_processes_that_they_are_spread_over(method, p
     for part, met in zip(parts, alone, strict=True):
         for (ours, our_ages), (state, ages) in zip(met, together, strict=True):
             for a, b in zip(ours.leaves, state.rows(torch.tensor(part)).leaves, strict=True):
-                torch.testing.assert_close(a, b, rtol=1e-6 if method == "fitted_noise" else 0, atol=0)
+                torch.testing.assert_close(a, b, rtol=1e-6 if method in FITTED else 0, atol=0)
             assert torch.equal(our_ages, ages[torch.tensor(part)])
 
 
@@ -127,6 +130,22 @@ def test_a_step_can_be_taken_back(method):
     never = create(method, seed=5)
     walk(never, range(5), ROWS)
     assert same(kept.initial_state(STARTS, SPEC, 7, ROWS), never.initial_state(STARTS, SPEC, 7, ROWS))
+
+
+def test_rows_that_start_from_zero_by_chance_are_the_same_under_every_method(method):
+    if "reset_probability" not in {field.name for field in fields(CONFIGS[method])}:
+        pytest.skip("starts every row from zero")
+    rows = torch.arange(64)
+    intervention = create(method, seed=3, reset_probability=0.3)
+    expected = [uniform(3, step, rows) < 0.3 for step in range(4)]
+    for (state, ages), zeroed, step in zip(walk(intervention, range(4), rows), expected, range(4), strict=True):
+        resets = intervention.resets(step, rows, intervention.row_length(8))
+        assert not ages[zeroed].any()
+        assert not any(tensor[zeroed].any() for tensor in state.leaves)
+        if resets is not None:
+            assert resets[zeroed, intervention.unscored_prefix].all()
+        elif step:
+            assert all(row.any() for row in state.leaves[0][~zeroed])
 
 
 def test_asking_twice_gives_the_same_state(method):

@@ -157,7 +157,7 @@ def test_a_batch_in_several_parts_gives_the_moments_of_the_whole():
 @pytest.mark.parametrize("method", ["random_noise", "fitted_noise"])
 def test_the_share_of_zero_starts_is_as_set_and_the_same_in_all_arms(method):
     rows = torch.arange(64)
-    arms = [create(name, seed=3, zero_share=0.3) for name in ("random_noise", "fitted_noise")]
+    arms = [create(name, seed=3, reset_probability=0.3) for name in ("random_noise", "fitted_noise")]
     arms.append(create("state_passing", seed=3, reset_probability=0.3))
     zeroed = []
     for step in range(20):
@@ -174,7 +174,7 @@ def test_the_share_of_zero_starts_is_as_set_and_the_same_in_all_arms(method):
 
 
 def test_fitted_moments_are_those_of_the_rows_that_noise_has_started():
-    fitted = create("fitted_noise", seed=0, history_weight=0.0, zero_share=0.5)
+    fitted = create("fitted_noise", seed=0, history_weight=0.0, reset_probability=0.5)
     fitted.initial_state(STARTS, MAMBA1, 0, ROWS)
     fitted.observe(random_state(MAMBA1, 0), AGES)
     zeroed = ~fitted.initial_state(STARTS, MAMBA1, 1, ROWS).leaves[0].flatten(1).any(1)
@@ -188,7 +188,7 @@ def test_fitted_moments_are_those_of_the_rows_that_noise_has_started():
 
 def test_with_zero_starts_alone_there_is_no_noise_and_the_moments_stay():
     for method in ("random_noise", "fitted_noise"):
-        arm = create(method, seed=0, zero_share=1.0)
+        arm = create(method, seed=0, reset_probability=1.0)
         for step in range(3):
             assert same(arm.initial_state(STARTS, SPEC, step, ROWS), SPEC.zeros(4))
             arm.observe(random_state(SPEC, step), AGES)
@@ -206,9 +206,9 @@ def test_moments_of_another_model_are_refused():
     ("config", "settings", "message"),
     [
         (RandomNoiseConfig, {"scale": -1.0}, r"scale is -1\.0; it must be at least 0 and finite"),
-        (RandomNoiseConfig, {"zero_share": 1.5}, r"zero_share is 1\.5; it must lie between 0 and 1"),
+        (RandomNoiseConfig, {"reset_probability": 1.5}, r"reset_probability is 1\.5; it must lie between 0 and 1"),
         (FittedNoiseConfig, {"history_weight": 1.0}, r"history_weight is 1\.0; it must be at least 0 and below 1"),
-        (FittedNoiseConfig, {"zero_share": -0.5}, r"zero_share is -0\.5; it must lie between 0 and 1"),
+        (FittedNoiseConfig, {"reset_probability": -0.5}, r"reset_probability is -0\.5; it must lie between 0 and 1"),
     ],
 )
 def test_settings_out_of_range_name_the_value_and_what_is_allowed(config, settings, message):

@@ -133,7 +133,7 @@ def test_settings_out_of_range_name_the_value_and_what_is_allowed():
         StatePassingConfig(passed_roles=())
     with pytest.raises(EverlongError, match="state_passing has no setting p; known: reset_probability, passed_roles"):
         create("state_passing", seed=0, p=0.1)
-    with pytest.raises(EverlongError, match="unknown method 'sp'; known: fitted_noise, random_noise, state_passing, "):
+    with pytest.raises(EverlongError, match="unknown method 'sp'; known: burn_in, correlated_noise, fitted_noise, "):
         create("sp", seed=0)
 
 

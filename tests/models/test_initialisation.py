@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from everlong.errors import EverlongError
 from everlong.models.architectures import create
 
 WIDTH, LAYERS = 64, 3
@@ -117,3 +118,12 @@ def test_rwkv_6():
     assert_uniform(tensors["backbone.embedding.weight"], -1e-4, 1e-4)
     head = tensors["lm_head.weight"]
     torch.testing.assert_close(head.T @ head, 0.25 * 97 / WIDTH * torch.eye(WIDTH), atol=1e-4, rtol=0)
+
+
+def test_the_range_of_rwkv6_decays_is_a_setting():
+    """The published curve over a layer's keys, between other ends; ends out of order are refused."""
+    planted, published = (fresh("rwkv6", headdim=16, **more) for more in ({"time_decay_range": (-21.0, -20.0)}, {}))
+    for ours, theirs in zip(each(planted, "mixer.time_decay"), each(published, "mixer.time_decay"), strict=True):
+        torch.testing.assert_close(ours, -21 + (theirs + 6) / 5)
+    with pytest.raises(EverlongError, match="time_decay_range"):
+        fresh("rwkv6", headdim=16, time_decay_range=(-1.0, -6.0))

@@ -43,16 +43,18 @@ class Tokens:
         *,
         data_order: str = "shuffled",
         rows: int = 3,
+        length: int = 8,
         **fields: Any,
     ):
-        self.data_order, self.rows = data_order, rows
+        self.data_order, self.rows, self.length = data_order, rows, length
         self._before, self._fields, self._peeked = before, fields, False
 
     def batch(self, step: int) -> Batch:
         if self._before and self._peeked:
             self._before(step)
         self._peeked = True  # the first call asks how long a row is
-        tokens = torch.from_numpy(np.random.default_rng((17, step)).integers(0, 11, (self.rows, 9)))
+        drawn = np.random.default_rng((17, step)).integers(0, 11, (self.rows, self.length + 1))
+        tokens = torch.from_numpy(drawn)
         batch = Batch(
             tokens=tokens[:, :-1].contiguous(),
             targets=tokens[:, 1:].contiguous(),
@@ -90,9 +92,9 @@ class Arm:
             )
 
     def tokens(self, before: Callable[[int], None] | None = None, **fields: Any) -> Tokens:
-        """Batches that say they come in the order that the method needs."""
-        wanted = self.intervention.data_order
-        return Tokens(before, data_order="shuffled" if wanted == "any" else wanted, **fields)
+        """Batches that say they come in the order that the method needs, in rows as long as it needs."""
+        wanted, length = self.intervention.data_order, self.intervention.row_length(8)
+        return Tokens(before, data_order="shuffled" if wanted == "any" else wanted, length=length, **fields)
 
     def crash_before(self, step: int, config: TrainingConfig = CONFIG) -> None:
         """Trains until something goes wrong at the beginning of a step."""

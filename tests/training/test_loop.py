@@ -12,7 +12,7 @@ from everlong.interventions.zero import Zero
 from everlong.records import load_record, save_record
 from everlong.runs import Run
 from everlong.training.schedule import learning_rate
-from tests.training.arms import CONFIG, PHASE, Arm, Tokens, assert_same_to_the_bit
+from tests.training.arms import CONFIG, PHASE, Arm, Tokens, assert_same_to_the_bit, tiny_model
 
 
 def test_training_lowers_the_loss_and_says_so_in_its_record(tmp_path):
@@ -132,9 +132,62 @@ def test_an_unscored_prefix_is_read_without_loss(tmp_path):
     masked, prefixed = Arm(tmp_path / "masked", "zero"), Arm(tmp_path / "prefixed", "zero")
     prefixed.intervention.unscored_prefix = 3
     masked.train(Tokens(loss_mask=mask))
-    record = prefixed.train()
-    assert_same_to_the_bit(masked, prefixed)
+    record = prefixed.train(Tokens())
+    weights = zip(masked.model.parameters(), prefixed.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in weights)
+    assert [line["loss"] for line in masked.lines()] == [line["loss"] for line in prefixed.lines()]
+    assert {line["state_age_mean"] for line in prefixed.lines()} == {3.0}  # what the first scored token meets
     assert record.scored_tokens == 10 * 3 * 5
+    assert record.read_tokens == 10 * 3 * 8
+    assert record.context == 5
+
+
+def test_a_prefix_without_gradient_is_read_by_hand_first(tmp_path):
+    """The scored part starts from the detached state after the prefix; with the gradient, the loss is the same."""
+    whole, cut = (
+        Arm(tmp_path / gradient, "burn_in", longest_prefix=6, gradient=gradient == "on") for gradient in ("on", "off")
+    )
+    reference = tiny_model()
+    for arm in (whole, cut):
+        arm.train(config=replace(CONFIG, steps=1))
+    batch = Tokens(length=14).batch(0)
+    resets = cut.intervention.resets(0, batch.rows, 14)
+    assert resets is not None
+    state = reference(batch.tokens[:, :6], resets=resets[:, :6]).state.detach()
+    logits = reference(batch.tokens[:, 6:], state, resets=resets[:, 6:]).logits
+    loss = F.cross_entropy(logits.flatten(0, 1), batch.targets[:, 6:].flatten())
+    assert cut.lines()[0]["loss"] == pytest.approx(loss.item(), rel=1e-6)
+    assert whole.lines()[0]["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    loss.backward()
+    norm = torch.nn.utils.get_total_norm([p.grad for p in reference.parameters() if p.grad is not None])
+    assert cut.lines()[0]["gradient_norm"] == pytest.approx(norm.item(), rel=1e-5)
+    assert whole.lines()[0]["gradient_norm"] != pytest.approx(norm.item(), rel=1e-3)
+    age = float((6 - resets.int().argmax(1)).double().mean())
+    assert cut.lines()[0]["state_age_mean"] == age
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"), [("longer_context", {"factor": 2}), ("tbtt", {"gradient_horizon_chunks": 2})]
+)
+def test_longer_rows_score_the_tokens_of_more_rows(tmp_path, method, settings):
+    arm = Arm(tmp_path / "run", method, **settings)
+    record = arm.train()
+    assert (record.context, record.scored_tokens) == (16, 10 * 3 * 16)
+    assert arm.intervention.row_count(6) == 3
+    with pytest.raises(EverlongError, match="--batch-size 7 must be a multiple of 2"):
+        arm.intervention.row_count(7)
+    assert record.settings["intervention"][next(iter(settings))] == 2
+
+
+def test_the_record_says_what_the_intervention_did(tmp_path):
+    assert Arm(tmp_path / "zero", "zero").train().intervention == {}
+    assert Arm(tmp_path / "passing", reset_probability=0.0).train().intervention == {
+        "oldest_state": 80,
+        "mean_state_age": 80.0,
+    }
+    did = Arm(tmp_path / "noise", "correlated_noise", rank=2).train().intervention
+    assert all(0 < share < 1 for shares in did.values() for share in shares)
+    assert len(did["common_share_of_variance"]) == 2
 
 
 def test_a_batch_without_a_scored_target_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""Simultaneous confidence intervals of means over documents, the independent units, whatever each of them holds."""
+"""Simultaneous confidence intervals of means over the independent units: documents, or bases of an experiment."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Intervals:
     method: str
 
 
-def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) -> Intervals:
+def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int, units: str = "documents") -> Intervals:
     """Intervals that hold for all columns at once with the given confidence.
 
     Studentised bootstrap over documents with the largest |t| over the columns (max-t); where a column has fewer than
@@ -32,6 +32,7 @@ def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) 
         values: [documents, columns], not-a-number where a document does not reach a column.
         confidence: simultaneous coverage.
         seed: of the resampling.
+        units: what they are, in words.
     """
     documents = np.isfinite(values).sum(axis=0)
     judged = documents >= 2
@@ -41,12 +42,12 @@ def simultaneous_intervals(values: np.ndarray, *, confidence: float, seed: int) 
     if usable.any() and documents[judged].min() >= BOOTSTRAP_DOCUMENTS:
         critical = np.full(len(mean), _largest_t(values[:, usable], confidence, seed))
         method = (
-            f"studentised bootstrap over documents, simultaneous over {columns} ranges (max-t), {RESAMPLES} resamples"
+            f"studentised bootstrap over {units}, simultaneous over {columns} ranges (max-t), {RESAMPLES} resamples"
         )
     else:
         tail = (1 - confidence) / 2 / columns
         critical = np.array([stats.t.ppf(1 - tail, max(n - 1, 1)) for n in documents])
-        method = f"Student's t over documents, simultaneous over {columns} ranges (Bonferroni)"
+        method = f"Student's t over {units}, simultaneous over {columns} ranges (Bonferroni)"
     width = np.where(judged, critical * error, np.nan)
     return Intervals(mean, mean - width, mean + width, documents, method)
 

@@ -1,12 +1,12 @@
-"""What the noise methods share: which leaves get noise, and which rows start from zero all the same."""
+"""What the noise methods share: which leaves get noise, and noise of one scale in them."""
 
 import math
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from everlong.interventions._draws import normal, uniform
+from everlong.interventions._draws import normal
 from everlong.state import LeafSpec, RecurrentState, StateSpec
 
 
@@ -32,8 +32,3 @@ def standard_noise(
         return torch.zeros(len(rows), *leaf.shape, dtype=leaf.dtype, device=device)
 
     return RecurrentState(spec, tuple(one(leaf) for leaf in spec.leaves))
-
-
-def zero_starts(seed: int, step: int, rows: Int[Tensor, " B"], share: float) -> Bool[Tensor, " B"]:
-    """The rows that start from zero, on the CPU; drawn as state passing draws those that it resets."""
-    return uniform(seed, step, rows) < share

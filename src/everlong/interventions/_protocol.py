@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from everlong.errors import EverlongError
 from everlong.interventions.config import InterventionConfig
 from everlong.state import RecurrentState, StateSpec
 
@@ -18,9 +19,10 @@ Value = Tensor | int | float | str
 class Intervention(ABC):
     """Decides what the state is at the start of each training row; evaluation always starts from zero.
 
-    Every step, and for each part of its rows, the loop calls ``initial_state``, then ``ages``, and after the backward
-    pass ``observe``; where it leaves a step out, it gives back the ``state_dict`` from before. What is drawn is a
-    function of (seed, step, global row), so that any number of processes, and any resume, gives the same run.
+    Every step, and for each part of its rows, the loop calls ``resets``, ``initial_state``, then ``ages``, and after
+    the backward pass ``observe``; where it leaves a step out, it gives back the ``state_dict`` from before. What is
+    drawn is a function of (seed, step, global row), so that any number of processes, and any resume, gives the same
+    run. docs/own-loop.md shows the calls in a loop of one's own.
 
     Args:
         config: its settings.
@@ -29,15 +31,19 @@ class Intervention(ABC):
     Attributes:
         name: its name in the registry and in records.
         data_order: the data order that it needs: "any", "shuffled" or "contiguous".
+        row_contexts: training contexts in a row; the rows of a step are so many times fewer.
         unscored_prefix: tokens at the start of a row that are read without loss.
+        prefix_gradient: whether a gradient goes back into that prefix.
         sum_over_processes: gives the sum of a tensor over all processes, for statistics that are fitted to a batch.
             Whoever trains on several processes sets it to an all-reduce; alone, a process has the sum itself. It is
-            called in ``initial_state``, once a step and on every process, or on none.
+            called in ``initial_state``, when a step is started first, and equally often on every process.
     """
 
     name: ClassVar[str]
     data_order: ClassVar[Literal["any", "shuffled", "contiguous"]]
+    row_contexts: int = 1
     unscored_prefix: int = 0
+    prefix_gradient: bool = True
 
     def __init__(self, config: InterventionConfig, *, seed: int):
         self.config, self.seed = config, seed
@@ -45,7 +51,30 @@ class Intervention(ABC):
 
     def row_length(self, context: int) -> int:
         """Tokens that a row must have for a training context of ``context`` tokens."""
-        return context
+        return self.row_contexts * context + self.unscored_prefix
+
+    def row_count(self, batch_size: int) -> int:
+        """Rows of a step that score as many tokens as ``batch_size`` rows of one training context each.
+
+        Raises:
+            EverlongError: they do not come out whole.
+        """
+        if batch_size % self.row_contexts:
+            raise EverlongError(
+                f"{self.name} reads rows of {self.row_contexts} training contexts: --batch-size {batch_size} must be a "
+                f"multiple of {self.row_contexts}"
+            )
+        return batch_size // self.row_contexts
+
+    def resets(self, step: int, rows: Int[Tensor, " B"], length: int) -> Bool[Tensor, "B T"] | None:
+        """True at tokens inside a row at which it starts from zero anew; on the CPU. None: it does so nowhere.
+
+        Args:
+            step: the step, counted from 0.
+            rows: each row's place in the whole batch over all processes, on the CPU.
+            length: T, tokens a row.
+        """
+        return None
 
     @abstractmethod
     def initial_state(
@@ -72,6 +101,10 @@ class Intervention(ABC):
     def ages(self, rows: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Tokens since the state was zero, at the start of each row that ``initial_state`` started last; on the CPU."""
         return torch.zeros(len(rows), dtype=torch.int64)
+
+    def summary(self) -> dict[str, Any]:
+        """What it did, in numbers, for the record: of the last step where they change from step to step."""
+        return {}
 
     def state_dict(self) -> dict[str, Value]:
         """Everything that a resume needs, flat; nothing that a constructor is given; never changed in place later."""

@@ -1,6 +1,6 @@
 """What is carried from one step to the next: a state and its age in each slot, that is, in each place of the batch."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from jaxtyping import Int
@@ -56,6 +56,34 @@ class Slots:
         found = rows.unsqueeze(1) == self._rows
         place, absent = found.int().argmax(1), ~found.any(1)
         return state.rows(place.to(device)).reset(absent.to(device)), self._ages[place].masked_fill(absent, 0)
+
+    def everywhere(
+        self, spec: StateSpec, device: torch.device, sum_over_processes: Callable[[Tensor], Tensor]
+    ) -> tuple[RecurrentState, Int[Tensor, " B"]] | None:
+        """The states of all rows over all processes, in the order of the rows, and their ages; None: there are none.
+
+        Every process holds the whole batch's states then. Each gives its own rows and zero for the others, so that
+        what is summed is what was there, to the bit; in float32 at least, which every process group can sum.
+        """
+        rows = self._rows
+        count = int(sum_over_processes(torch.tensor([len(rows)])))
+        if not count:
+            return None
+        mine, _ = self.take(spec, rows, device)
+        places = rows.to(device)
+
+        def whole(leaf: Tensor, own: Tensor) -> Tensor:
+            wide = torch.promote_types(leaf.dtype, torch.float32)
+            return sum_over_processes(leaf.to(wide).index_copy(0, places, own.to(wide))).to(leaf.dtype)
+
+        leaves = spec.zeros(count, device).zip(mine, whole)
+        ages = sum_over_processes(torch.zeros(count, dtype=torch.int64).index_copy(0, rows, self._ages))
+        return leaves, ages
+
+    @property
+    def ages(self) -> Int[Tensor, " B"]:
+        """Of the states that are kept."""
+        return self._ages
 
     def state_dict(self) -> dict[str, Value]:
         """What is kept, flat."""

@@ -10,7 +10,10 @@ from everlong.registry import Registry
 INTERVENTIONS = Registry(
     "method",
     {
+        "burn_in": "everlong.interventions.burn_in:BurnIn",
+        "correlated_noise": "everlong.interventions.correlated_noise:CorrelatedNoise",
         "fitted_noise": "everlong.interventions.fitted_noise:FittedNoise",
+        "longer_context": "everlong.interventions.longer_context:LongerContext",
         "random_noise": "everlong.interventions.random_noise:RandomNoise",
         "state_passing": "everlong.interventions.state_passing:StatePassing",
         "tbtt": "everlong.interventions.tbtt:TBTT",
@@ -20,7 +23,10 @@ INTERVENTIONS = Registry(
 CONFIGS = Registry(
     "method",
     {
+        "burn_in": "everlong.interventions.config:BurnInConfig",
+        "correlated_noise": "everlong.interventions.config:CorrelatedNoiseConfig",
         "fitted_noise": "everlong.interventions.config:FittedNoiseConfig",
+        "longer_context": "everlong.interventions.config:LongerContextConfig",
         "random_noise": "everlong.interventions.config:RandomNoiseConfig",
         "state_passing": "everlong.interventions.config:StatePassingConfig",
         "tbtt": "everlong.interventions.config:TBTTConfig",

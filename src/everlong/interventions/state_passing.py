@@ -1,13 +1,16 @@
-"""State passing (Buitrago Ruiz & Gu 2025, arXiv 2507.02782, section 4.4)."""
+"""State passing (Buitrago Ruiz & Gu 2025, arXiv 2507.02782, section 4.4), and the ladder from it down to noise."""
 
 from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from everlong.interventions._carried import Carried
-from everlong.interventions._draws import uniform
-from everlong.interventions.config import StatePassingConfig
+from everlong.interventions._mixture import new
+from everlong.interventions._permuted import permuted
+from everlong.interventions.config import Permuted, StatePassingConfig
+from everlong.state import RecurrentState, StateSpec
 
 
 class StatePassing(Carried):
@@ -15,6 +18,10 @@ class StatePassing(Carried):
 
     The state is detached, and zeroed with ``reset_probability``, drawn for each row and step; the first step starts
     from zero. So training meets states as old as they come when a model reads on, though its rows stay short.
+
+    With ``permuted``, each layer, head, channel or element of the state comes from another row than the rest. A row's
+    state is then made of parts of all ages in the batch, of which the mean is counted; every process holds the states
+    of the whole batch for a step.
     """
 
     name: ClassVar[str] = "state_passing"
@@ -23,8 +30,21 @@ class StatePassing(Carried):
     def __init__(self, config: StatePassingConfig | None = None, *, seed: int):
         config = config or StatePassingConfig()
         super().__init__(config, roles=config.passed_roles, seed=seed)
-        self._reset_probability = config.reset_probability
+        self._permuted: Permuted = config.permuted
+        self._step = -1  # the step that was started last, and all rows' states before it
+        self._all: tuple[RecurrentState, Int[Tensor, " B"]] | None = None
 
-    def anew(self, starts: Bool[Tensor, " B"], step: int, rows: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
-        """Rows by chance. Where a row begins in its document does not matter here."""
-        return uniform(self.seed, step, rows) < self._reset_probability
+    def begin(
+        self, starts: Bool[Tensor, " B"], spec: StateSpec, step: int, rows: Int[Tensor, " B"]
+    ) -> tuple[RecurrentState, Int[Tensor, " B"]]:
+        """The carried states, permuted or whole. Where a row begins in its document does not matter here."""
+        if self._permuted == "none":
+            return super().begin(starts, spec, step, rows)
+        if step != self._step:
+            self._all = self._slots.everywhere(spec, starts.device, self.sum_over_processes)
+            self._step = step
+        if self._all is None:
+            return spec.zeros(len(rows), starts.device), new(rows)
+        states, ages = self._all
+        mean_age = int(ages.double().mean().round())
+        return permuted(states, rows, self._permuted, self.seed, step), torch.full((len(rows),), mean_age)

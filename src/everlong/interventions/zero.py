@@ -6,7 +6,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from everlong.interventions._protocol import Intervention
-from everlong.interventions.config import ZeroConfig
+from everlong.interventions.config import InterventionConfig, ZeroConfig
 from everlong.state import RecurrentState, StateSpec
 
 
@@ -16,7 +16,7 @@ class Zero(Intervention):
     name: ClassVar[str] = "zero"
     data_order: ClassVar[Literal["any", "shuffled", "contiguous"]] = "any"
 
-    def __init__(self, config: ZeroConfig | None = None, *, seed: int):
+    def __init__(self, config: InterventionConfig | None = None, *, seed: int):
         super().__init__(config or ZeroConfig(), seed=seed)
 
     def initial_state(

@@ -154,7 +154,7 @@ class GLAConfig(LanguageModelConfig):
     gate_low_rank_dim: int = 16
     """Rank of the map to the decays."""
     gate_logit_normalizer: float = 16.0
-    """Log-decays are divided by this."""
+    """Log-decays are divided by this; far above is a planted regime, of a model that cannot forget."""
     use_short_conv: bool = False
     """Short convolutions, then silu, on queries, keys and values."""
     conv_size: int = 4
@@ -211,6 +211,9 @@ class RWKV6Config(LanguageModelConfig):
     """Rank of the map to each of the five interpolations (BlinkDL: 64 in models 4096 wide)."""
     gate_low_rank_dim: int = 64
     """Rank of the map to the decays (BlinkDL: 128 in models 4096 wide)."""
+    time_decay_range: tuple[float, float] = (-6.0, -1.0)
+    """The logarithm of the decay rates at initialisation, from a layer's first key to its last (published: -6, -1);
+    around -20 is a planted regime, of a model that cannot forget."""
     hidden_ratio: float = 3.5
     """Size of the channel mix, see intermediate_size."""
     intermediate_size: int = 0
@@ -242,6 +245,8 @@ class RWKV6Config(LanguageModelConfig):
             raise EverlongError(
                 f"headdim {self.headdim} does not divide expand_k * d_model = {self.expand_k * self.d_model:g}"
             )
+        if self.time_decay_range[0] > self.time_decay_range[1]:
+            raise EverlongError(f"time_decay_range is {self.time_decay_range}; its ends must be in order")
         if self.nheads < 1 or self.expand_v * self.d_model % self.nheads:
             raise EverlongError(
                 f"the {self.nheads} heads do not divide expand_v * d_model = {self.expand_v * self.d_model:g}"

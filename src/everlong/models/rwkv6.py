@@ -67,7 +67,8 @@ class TimeMix(nn.Module):
             self.time_maa_v.copy_(1 - channel**rest - 0.3 * depth)
             for mixed in (self.time_maa_r, self.time_maa_g):
                 mixed.copy_(1 - channel ** (0.5 * rest))
-            self.time_decay.copy_(-6 + 5 * key ** (0.7 + 1.3 * depth))
+            slowest, fastest = self.config.time_decay_range
+            self.time_decay.copy_(slowest + (fastest - slowest) * key ** (0.7 + 1.3 * depth))
             zigzag = ((torch.arange(keys) + 1) % 3 - 1) * 0.1
             self.time_faaaa.copy_((depth * (1 - key) + zigzag).view_as(self.time_faaaa))
             for first, second in ((self.time_maa_w1, self.time_maa_w2), (self.time_decay_w1, self.time_decay_w2)):

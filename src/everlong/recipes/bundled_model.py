@@ -17,9 +17,9 @@ import tyro
 
 from everlong.data.standard_library import standard_library
 from everlong.diagnostics.config import DiagnosisConfig
-from everlong.recipes._runs import in_folder
 from everlong.records import Repair, Training
 from everlong.runs import environment, write_json
+from everlong.workflows._nested import in_folder
 from everlong.workflows._subject import bundled_folder
 from everlong.workflows.config import RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import repair

@@ -14,7 +14,7 @@ import tyro
 
 from everlong.data.config import DataConfig
 from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
-from everlong.recipes._runs import in_folder
+from everlong.workflows._nested import in_folder
 from everlong.workflows.config import Architecture, RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import repair
 from everlong.workflows.train import train
@@ -26,12 +26,12 @@ REGIMES: dict[str, Architecture] = {
         n_layer=4,
         num_heads=1,
         expand_k=1.0,
-        gate_logit_normalizer=4096.0,
+        gate_logit_normalizer=1e8,
         tie_embeddings=True,
     ),
     "mamba1": Mamba1Config(vocab_size=256, d_model=128, n_layer=4, A_init_scale=0.01),
     "mamba2": Mamba2Config(vocab_size=256, d_model=128, n_layer=4, d_state=64, headdim=32),
-    "rwkv6": RWKV6Config(vocab_size=256, d_model=128, n_layer=4, headdim=32),
+    "rwkv6": RWKV6Config(vocab_size=256, d_model=128, n_layer=4, headdim=128, time_decay_range=(-21.0, -20.0)),
 }
 
 

@@ -15,6 +15,8 @@ def headline(results: Results) -> str:
     """The verdict in one sentence."""
     if results.repair:
         return results.repair.sentence
+    if results.experiment:
+        return results.experiment.sentence
     verdicts = [(results.name(label), diagnosis.verdict.sentence) for label, diagnosis in results.diagnoses.items()]
     if len(verdicts) == 1 and results.verb != "repair":
         return verdicts[0][1]
@@ -92,8 +94,9 @@ def arms(results: Results) -> list[tuple[str, ...]]:
 
 def times(results: Results) -> Rows:
     """How long each phase took."""
-    if results.repair:
-        seconds = dict(results.repair.seconds)
+    whole = results.repair or results.experiment
+    if whole:
+        seconds = dict(whole.seconds)
     else:
         seconds = {f"diagnosis of {results.name(k)}": v.seconds for k, v in results.diagnoses.items()}
         seconds |= {f"training of {results.name(k)}": v.seconds for k, v in results.trainings.items()}

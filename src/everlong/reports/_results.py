@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from everlong.records import Diagnosis, Repair, Training
+from everlong.records import Diagnosis, Experiment, Repair, Training
 from everlong.reports._words import method_name
 from everlong.runs import Run
 
@@ -24,6 +24,7 @@ class Results:
     diagnoses: dict[str, Diagnosis]
     trainings: dict[str, Training]
     repair: Repair | None
+    experiment: Experiment | None
     losses: dict[str, tuple[tuple[int, float], ...]]
     """Phase of training -> (step, loss)."""
 
@@ -31,6 +32,7 @@ class Results:
     def labels(self) -> tuple[str, ...]:
         """All models and arms, so that each keeps its look in every figure."""
         rows = [row.label for row in self.repair.rows] if self.repair else []
+        rows += [arm.label for arm in self.experiment.arms] if self.experiment else []
         return tuple(dict.fromkeys([*rows, *_ordered({*self.diagnoses, *self.trainings, *self.losses})]))
 
     @property
@@ -41,7 +43,7 @@ class Results:
     @property
     def finished(self) -> bool:
         """Whether the record that ends the verb's work is there."""
-        return bool({"repair": self.repair, "train": self.trainings}.get(self.verb, self.diagnoses))
+        return bool({"repair": self.repair or self.experiment, "train": self.trainings}.get(self.verb, self.diagnoses))
 
     def name(self, label: str) -> str:
         """The name of a model: outside a repair nothing comes "before", so the model goes by its own name."""
@@ -64,6 +66,7 @@ def load_results(run: Run) -> Results:
         diagnoses=_family(run, "diagnosis-", names),
         trainings=_family(run, "training-", names),
         repair=run.load("repair") if "repair" in names else None,
+        experiment=run.load("experiment") if "experiment" in names else None,
         losses=_read_losses(run),
     )
 

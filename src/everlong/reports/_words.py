@@ -8,7 +8,10 @@ METHOD_NAMES = {
     "zero": "Zero start (control)",
     "state_passing": "State passing",
     "tbtt": "TBTT",
+    "burn_in": "Burn-in (control)",
+    "correlated_noise": "Correlated noise",
     "fitted_noise": "Fitted noise",
+    "longer_context": "Longer context (control)",
     "random_noise": "Random noise",
 }
 
@@ -23,8 +26,13 @@ class Meaning:
 
 
 def method_name(label: str) -> str:
-    """The name of a method, or of a model, for people; never empty, and never hidden from a legend by an underscore."""
-    return METHOD_NAMES.get(label) or label.replace("_", " ").strip() or "unnamed"
+    """The name of a method, or of a model, for people; never empty, and never hidden from a legend by an underscore.
+
+    An arm goes by its method and what was set: Correlated noise, rank=0.
+    """
+    method, *settings = label.split(",")
+    name = METHOD_NAMES.get(method) or method.replace("_", " ").strip() or "unnamed"
+    return ", ".join([name, *(setting.replace("_", " ") for setting in settings)])
 
 
 def meaning_of(words: str) -> Meaning:

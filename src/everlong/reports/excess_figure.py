@@ -1,5 +1,8 @@
 """Paired excess loss by position: each model against its own window, and against the control's best."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,6 +32,16 @@ SECOND = (
 )
 
 
+class Ranges(NamedTuple):
+    """What is drawn of an excess."""
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    mean: tuple[float, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+
 def excess_figure(results: Results) -> Chart | None:
     """The figure, or nothing where no model was diagnosed."""
     base = results.base
@@ -48,14 +61,14 @@ def excess_figure(results: Results) -> Chart | None:
         lowest = min(min(excess.starts) for excess in own.values())
         token_axis(axes, max(float(lowest), 1.0), base.length * 1.04, base.context, "")
         axes.set_title(title)
-        _draw_panel(axes, {results.name(k): (v, styles[k]) for k, v in excesses.items()}, base.verdict.tolerance)
+        draw_panel(axes, {results.name(k): (v, styles[k]) for k, v in excesses.items()}, base.verdict.tolerance)
         _name_sides(axes, base.verdict.tolerance, reference)
         for label, excess in excesses.items():
             rows += _data(label, reference, excess)
     name_training_length(figure.axes[0], base.context)
     figure.axes[-1].set_xlabel("position: tokens read before the target")
     entries = list(zip(*figure.axes[0].get_legend_handles_labels(), strict=True))
-    legend_on_top(figure, [*entries, (_band(), f"tolerance, {base.verdict.tolerance:g} nats")])
+    legend_on_top(figure, [*entries, (tolerance_band(), f"tolerance, {base.verdict.tolerance:g} nats")])
     return Chart(
         name="excess-by-position",
         title="Paired excess loss",
@@ -74,7 +87,8 @@ def excess_figure(results: Results) -> Chart | None:
     )
 
 
-def _draw_panel(axes: Axes, drawn: dict[str, tuple[Excess, Style]], tolerance: float) -> None:
+def draw_panel(axes: Axes, drawn: Mapping[str, tuple[Excess | Ranges, Style]], tolerance: float) -> None:
+    """Means and intervals by range, a line a model, with the tolerance's band around zero."""
     axes.set_yscale("symlog", linthresh=LINEAR_TO, linscale=1)
     axes.axhspan(-tolerance, tolerance, zorder=0.5, **BAND)
     axes.axhline(0, color="#222222", linewidth=1, zorder=1.6)
@@ -123,7 +137,8 @@ def _name_sides(axes: Axes, tolerance: float, reference: str) -> None:
         )
 
 
-def _band() -> Patch:
+def tolerance_band() -> Patch:
+    """The band, for a legend."""
     return Patch(**BAND)
 
 

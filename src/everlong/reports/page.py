@@ -13,6 +13,8 @@ from markupsafe import Markup
 from everlong.reports import _facts
 from everlong.reports._blocks import diagnosis_buckets, legend, repair_blocks
 from everlong.reports._chart import DrawnChart
+from everlong.reports._experiment_blocks import arm_blocks, contrast_lines
+from everlong.reports._experiment_blocks import legend as arm_terms
 from everlong.reports._results import Results, load_results, mean_losses
 from everlong.reports._styles import styles_of
 from everlong.reports._words import interval, policy_name, positions, signed
@@ -56,6 +58,7 @@ def _render(results: Results, charts: tuple[DrawnChart, ...], folder: Path) -> s
         styles=styles_of(results.labels),
         **_head(results),
         **_result(results),
+        **_experiment(results),
         **_decision(results),
         **_run(results),
     )
@@ -86,6 +89,22 @@ def _result(results: Results) -> dict[str, Any]:
         "ranges": [positions(*bounds) for bounds in zip(excess.starts, excess.stops, strict=True)],
         "confidence": f"{excess.confidence:.0%}",
         "terms": legend(results.repair),
+    }
+
+
+def _experiment(results: Results) -> dict[str, Any]:
+    experiment = results.experiment
+    if experiment is None:
+        return {"experiment": None}
+    return {
+        "experiment": {
+            "ranges": [positions(*bounds) for bounds in zip(experiment.starts, experiment.stops, strict=True)],
+            "arms": arm_blocks(experiment),
+            "contrasts": contrast_lines(experiment),
+            "terms": arm_terms(experiment),
+            "runs": experiment.runs,
+            "proposal": experiment.proposal,
+        }
     }
 
 

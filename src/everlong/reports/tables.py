@@ -20,13 +20,13 @@ def repair_table(repair: Repair) -> Table:
     table = Table.grid(expand=True)
     table.title = "Excess loss of reading on, by position (nats a token)"
     table.title_style = "bold"
-    table.add_row(_aligned([[Text("position", style="bold"), *headers]]))
+    table.add_row(aligned([[Text("position", style="bold"), *headers]]))
     for block in blocks:
         table.add_row(Rule(style="dim"))
         table.add_row(_heading(block))
-        table.add_row(_aligned(_block_rows(block)))
+        table.add_row(aligned(_block_rows(block)))
     table.add_row(Rule(style="dim"))
-    table.add_row(_aligned([[Text("headroom"), *(Text(signed(value)) for value in repair.headroom)]]))
+    table.add_row(aligned([[Text("headroom"), *(Text(signed(value)) for value in repair.headroom)]]))
     table.add_row(Rule(style="dim"))
     table.caption = _legend(repair)
     table.caption_justify = "left"
@@ -87,7 +87,7 @@ def _block_rows(block: Block) -> list[list[Text]]:
     return [*rows, [Text("means"), *means]]
 
 
-def _aligned(rows: list[list[Text]]) -> Table:
+def aligned(rows: list[list[Text]]) -> Table:
     """A piece of the table; equal widths align the pieces one below the other."""
     table = Table.grid(expand=True, padding=(0, 1, 0, 0))
     table.add_column(width=FIRST_COLUMN)

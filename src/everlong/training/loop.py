@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from everlong import launch
@@ -30,6 +30,8 @@ from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
 from everlong.training._nonfinite import place_of_nonfinite
+from everlong.training._reading import read as read_rows
+from everlong.training._reading import scored_targets, with_resets
 from everlong.training._trackers import Trackers, check_trackers
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
 from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings
@@ -129,7 +131,8 @@ class _Loop:
         self.device = model.device
         self.processes = Processes()
         self.first = source.batch(0).tokens
-        rows, self.context = self.first.shape
+        rows, self.length = self.first.shape
+        self.context = self.length - intervention.unscored_prefix
         self.parts = self.processes.parts_of(rows, config.gradient_accumulation)
         folder = run.path / "trackers"
         accelerator = make_accelerator(self.device, log_with=list(config.trackers) or None, project_dir=folder)
@@ -192,8 +195,8 @@ class _Loop:
     def step(self, step: int) -> dict[str, Any]:
         """One step; returns its line of metrics."""
         config, intervention = self.config, self.intervention
-        batch = self.source.batch(step)
-        scored = _scored(batch, intervention.unscored_prefix)
+        batch = with_resets(self.source.batch(step), intervention, step)
+        scored = scored_targets(batch, intervention.unscored_prefix)
         if scored is not None and not scored.any():
             raise EverlongError(f"no target of the batch at step {step} is scored: its loss is undefined")
         rate = learning_rate(step, config)
@@ -215,7 +218,7 @@ class _Loop:
             "learning_rate": rate,
             "gradient_norm": norm_value,
             "state_norm": math.sqrt(sum(squares) / len(batch.tokens)) if finite else math.nan,
-            "state_age_mean": float(np.mean(met[:, 0])),
+            "state_age_mean": float(np.mean(met[:, intervention.unscored_prefix])),
         }
         if finite:
             torch.nn.utils.clip_grads_with_norm_(self.trained.module.parameters(), config.clip, norm)
@@ -241,15 +244,14 @@ class _Loop:
             initial = intervention.initial_state(here.starts, spec, step, part.rows)
             ages.append(intervention.ages(part.rows))
             with self.trained.gradients(last=rows is self.parts[-1]):
-                output = self.trained(here.tokens, initial, resets=here.resets)
-                nats = cross_entropy(output.logits, here.targets, None if scored is None else scored[rows]) / targets
+                output = read_rows(self.trained, here, initial, intervention)
+                nats = cross_entropy(output.logits, output.targets, output.scored) / targets
                 (nats * self.processes.count).backward()  # of which the mean over the processes is taken
             loss += nats.detach()
             norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
             squares += torch.stack(norms).square()
-            last = token_ages(ages[-1].numpy(), self.context, None if part.resets is None else part.resets.numpy())[
-                :, -1
-            ]
+            resets = None if part.resets is None else part.resets.numpy()
+            last = token_ages(ages[-1].numpy(), self.length, resets)[:, -1]
             intervention.observe(output.state, torch.from_numpy(last + 1))
         return _Read(loss, squares, torch.cat(ages))
 
@@ -264,7 +266,7 @@ class _Loop:
     def ages_met(self, ages: Tensor, batch: Batch) -> np.ndarray:
         """[B, T], the age of the state that each token of the whole batch meets."""
         resets = None if batch.resets is None else batch.resets.numpy()
-        return token_ages(self.processes.gather(ages).numpy(), self.context, resets)
+        return token_ages(self.processes.gather(ages).numpy(), self.length, resets)
 
     def leave_out(self, step: int, loss: float, norm: float, squares: list[float]) -> str:
         """Says where what is not finite stands.
@@ -373,6 +375,7 @@ class _Loop:
             backend=self.model.backend_in_use(),
             seconds=history.seconds,
             model_folder="",
+            intervention=self.intervention.summary(),
         )
 
 
@@ -383,12 +386,3 @@ def _note(line: dict[str, Any]) -> str:
         f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} tokens/s  gradient {line['gradient_norm']:.3g}  "
         f"state {line['state_norm']:.3g}{skipped}"
     )
-
-
-def _scored(batch: Batch, unscored_prefix: int) -> Bool[Tensor, "B T"] | None:
-    """Where the loss counts, on the CPU; None: everywhere."""
-    if not unscored_prefix:
-        return batch.loss_mask
-    mask = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.loss_mask is None else batch.loss_mask.clone()
-    mask[:, :unscored_prefix] = False
-    return mask

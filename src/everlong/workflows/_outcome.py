@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from everlong.diagnostics.comparison import HARMS, LEAST_HEADROOM, PAYS, compare, headroom
+from everlong.diagnostics.comparison import BEFORE, CONTROL, HARMS, LEAST_HEADROOM, PAYS, compare, headroom
 from everlong.records import Diagnosis, Repair, Row, Training
 from everlong.workflows._warnings import data_warnings
 
-BEFORE, CONTROL = "before", "zero"
 NAMES = {CONTROL: "the zero-start control"}
 
 

@@ -19,6 +19,7 @@ from everlong.runs import Run
 from everlong.training.processes import Processes
 from everlong.workflows.config import Architecture, DiagnoseConfig, RepairConfig, TrainConfig
 
+WORK = ("records", "checkpoints", "metrics.jsonl", "bases", "repairs")  # where a run keeps what it has done
 Config = TypeVar("Config", DiagnoseConfig, RepairConfig, TrainConfig)
 
 _settings = make_converter()  # an architecture's settings are written with its name
@@ -68,13 +69,21 @@ def page_of(run: Run) -> Path:
     return run.path / PAGE
 
 
+def asked(verb: str, config: Config) -> Config:
+    """The configuration that a run is to follow: with --resume, the one that it was started with."""
+    if config.runtime.resume is None:
+        return config
+    with Run.open(config.runtime.resume, verb, Processes()) as run:
+        return _settings.structure(run.config, type(config))
+
+
 @contextmanager
 def refusable(run: Run) -> Iterator[None]:
     """Bad input found before anything was finished leaves no folder behind, so that the same command can be mended."""
     try:
         yield
     except EverlongError as error:
-        begun = any((run.path / name).exists() for name in ("records", "checkpoints", "metrics.jsonl"))
+        begun = any(path.is_file() for name in WORK for path in (run.path / name, *(run.path / name).rglob("*")))
         if error.exit_code == EverlongError.exit_code and not begun and run.writes:
             rmtree(run.path, ignore_errors=True)
         raise

@@ -8,6 +8,7 @@ import tyro
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
+from everlong.interventions.arms import describe_methods
 from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
 from everlong.training.config import EngineConfig, TrainingConfig
 
@@ -19,6 +20,10 @@ Architecture = (
     | Annotated[RWKV6Config, tyro.conf.subcommand("rwkv6")]
 )
 BUNDLED = "bundled"
+METHODS_HELP = (
+    "How to repair, one arm each: METHOD or METHOD,setting=value,... (random_noise,scale=0.3). The control, zero, is "
+    f"added to them. Methods and their settings: {describe_methods()}."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +76,19 @@ class RepairConfig:
 
     model: Model = BUNDLED
     """A folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or "bundled"."""
+    bases: tuple[str, ...] = ()
+    """An experiment over several models instead of MODEL: their folders, or a number N, and N are trained first by the
+    bundled model's recipe (the defaults of `everlong train`), with seeds from --seed on. Bases are the replicates."""
+    seeds: int = 1
+    """Repairs of each base, with seeds from --seed on: of the order of batches and of all that is drawn."""
     context: int | None = None
     """Tokens at a time that the model was trained at; the repair keeps to it. Default: the model's own record."""
-    methods: tuple[str, ...] = ("state_passing",)
-    """How to repair: state_passing, tbtt, fitted_noise, random_noise. The control, zero, is added to them."""
+    methods: Annotated[tuple[str, ...], tyro.conf.arg(help=METHODS_HELP)] = ("state_passing",)
     reach: int | None = None
     """How far the repair should carry, in tokens; proposes the reset probability and the steps. Default: max_length."""
     reset_probability: float | None = None
-    """The share of rows that start from zero all the same, equal in all methods. Default: proposed by the reach."""
+    """The share of rows that start from zero all the same, equal in all arms that do not set their own. Default:
+    proposed by the reach."""
     steps: int | None = None
     """Optimizer steps of each method. Default: proposed by the reach."""
     batch_size: int = 64
@@ -91,7 +101,9 @@ class RepairConfig:
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
     def __post_init__(self) -> None:
-        for name in ("reach", "steps", "batch_size"):
+        if self.bases and self.model != BUNDLED:
+            raise EverlongError(f"MODEL {self.model} beside --bases {' '.join(self.bases)}: name all models in --bases")
+        for name in ("reach", "steps", "batch_size", "seeds"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EverlongError(f"--{name.replace('_', '-')} {value} is too small; it must be at least 1")
@@ -99,6 +111,18 @@ class RepairConfig:
             raise EverlongError(f"--reset-probability {self.reset_probability} must lie between 0 and 1")
         if self.learning_rate <= 0:
             raise EverlongError(f"--learning-rate {self.learning_rate} must be above 0")
+        if self.base_count == 0:
+            raise EverlongError("--bases 0 leaves nothing to repair; give 1 or more, or folders of models")
+
+    @property
+    def is_experiment(self) -> bool:
+        """Whether it asks for several bases or seeds."""
+        return bool(self.bases) or self.seeds > 1
+
+    @property
+    def base_count(self) -> int | None:
+        """How many bases are to be trained; None: none, they are there."""
+        return int(self.bases[0]) if len(self.bases) == 1 and self.bases[0].isdecimal() else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,17 @@
 """`everlong repair`: diagnose, train control and repairs at one budget, diagnose each, say what came of it."""
 
 from copy import deepcopy
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 
 from everlong.data.orders import DATA_ORDERS
+from everlong.diagnostics.comparison import BEFORE, CONTROL
 from everlong.diagnostics.diagnose import diagnose as measure
 from everlong.errors import EverlongError
 from everlong.interventions._protocol import Intervention
-from everlong.interventions.methods import CONFIGS, INTERVENTIONS, create
+from everlong.interventions.arms import Arm, parse_arm
+from everlong.interventions.methods import create
 from everlong.loading import load, save
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
@@ -18,9 +20,9 @@ from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig
 from everlong.training.loop import Source, train
-from everlong.workflows._outcome import BEFORE, CONTROL, summarize
+from everlong.workflows._outcome import summarize
 from everlong.workflows._proposal import Proposal, propose
-from everlong.workflows._start import page_of, start_run
+from everlong.workflows._start import asked, page_of, start_run
 from everlong.workflows._subject import Subject, best_device, open_subject
 from everlong.workflows.config import RepairConfig
 
@@ -33,9 +35,9 @@ class Repaired:
 
     Attributes:
         record: the table and the outcome.
-        diagnoses: of the model before, and of what each method made, by label.
-        trainings: what each method's training did.
-        page: the report; it lies in the run folder, the models in models/METHOD beside it.
+        diagnoses: of the model before, and of what each arm made, by label.
+        trainings: what each arm's training did.
+        page: the report; it lies in the run folder, the models in models/ARM beside it.
     """
 
     record: Repair
@@ -45,22 +47,23 @@ class Repaired:
 
 
 def repair(config: RepairConfig, progress: Progress | None = None) -> Repaired:
-    """Repairs a model and proves it; see ``RepairConfig``."""
+    """Repairs a model and proves it; see ``RepairConfig``. Of several bases or seeds, see ``experiment``."""
+    if asked("repair", config).is_experiment:
+        raise EverlongError("bases and seeds are an experiment's: call everlong.experiment with this configuration")
     with start_run("repair", config) as (run, config):
         return _Repairing(run, config, progress or Progress()).work()
 
 
-def methods_of(config: RepairConfig) -> tuple[str, ...]:
-    """The control first, then the methods asked for, each once.
+def arms_of(config: RepairConfig) -> tuple[Arm, ...]:
+    """The control first, then the arms asked for, each once.
 
     Raises:
-        EverlongError: an unknown method.
+        EverlongError: an unknown method or setting, a value out of range, or rows that do not come out whole.
     """
-    names = dict.fromkeys((CONTROL, *config.methods))
-    for name in names:
-        if name not in INTERVENTIONS:
-            raise EverlongError(f"unknown method {name!r} in --methods; known: {', '.join(INTERVENTIONS)}")
-    return tuple(names)
+    arms = tuple(parse_arm(text) for text in dict.fromkeys((CONTROL, *config.methods)))
+    for arm in arms:
+        create(arm.method, seed=config.runtime.seed, **arm.settings).row_count(config.batch_size)
+    return arms
 
 
 @dataclass
@@ -72,7 +75,7 @@ class _Repairing:
     def work(self) -> Repaired:
         """All phases in order; one whose record exists is not done again."""
         config = self.config
-        methods = methods_of(config)
+        asked = arms_of(config)
         subject = self.run.crew.together(
             lambda: open_subject(
                 config.model,
@@ -85,22 +88,24 @@ class _Repairing:
             )
         )
         proposal = propose(config, subject.context)
-        arms = {method: self._arm(subject, method, proposal) for method in methods}
+        arms = {arm.label: self._arm(subject, arm, proposal) for arm in asked}
         self.progress.say(proposal.words)
         diagnoses = {BEFORE: self._diagnose(subject, subject.checkpoint.model, BEFORE)}
         trainings: dict[str, Training] = {}
-        for method in methods:
-            arm = arms.pop(method)  # what it carries need not outlive its training
-            trainings[method] = self.run.phase(
-                f"training-{method}", lambda arm=arm: self._train(subject, *arm, proposal), everyone=True
+        for label in tuple(arms):
+            arm = arms.pop(label)  # what it carries need not outlive its training
+            trainings[label] = self.run.phase(
+                f"training-{label}",
+                lambda label=label, arm=arm: self._train(subject, label, *arm, proposal),
+                everyone=True,
             )
-            self.run.crew.on_main(lambda method=method: discard(self.run.path, method))
-            diagnoses[method] = self._diagnose(subject, None, method)
+            self.run.crew.on_main(lambda label=label: discard(self.run.path, label))
+            diagnoses[label] = self._diagnose(subject, None, label)
         record = self.run.phase("repair", lambda: summarize(diagnoses, trainings, proposal.words))
         return Repaired(record, diagnoses, trainings, page_of(self.run))
 
     def _diagnose(self, subject: Subject, model: LanguageModel | None, label: str) -> Diagnosis:
-        """Measures a model, or the one that a method has made."""
+        """Measures a model, or the one that an arm has made."""
         runtime = self.config.runtime
         folder = self._folder(label)
 
@@ -118,21 +123,20 @@ class _Repairing:
 
         return self.run.phase(f"diagnosis-{label}", work)
 
-    def _arm(self, subject: Subject, method: str, proposal: Proposal) -> tuple[Intervention, Source]:
+    def _arm(self, subject: Subject, arm: Arm, proposal: Proposal) -> tuple[Intervention, Source]:
         """A method and the batches that it trains on; methods that need no order of their own share one."""
         config, seed = self.config, self.config.runtime.seed
-        share = proposal.reset_probability
-        takes = {field.name for field in fields(CONFIGS[method])}
-        settings = {name: share for name in ("reset_probability", "zero_share") if name in takes}
-        intervention = create(method, seed=seed, **settings)
+        share = {"reset_probability": proposal.reset_probability} if arm.takes("reset_probability") else {}
+        intervention = create(arm.method, seed=seed, **share, **arm.settings)
         order = DEFAULT_ORDER if intervention.data_order == "any" else intervention.data_order
-        length = intervention.row_length(subject.context)
-        return intervention, DATA_ORDERS[order](
-            subject.text.train, length=length, batch_size=config.batch_size, seed=seed
-        )
+        length, rows = intervention.row_length(subject.context), intervention.row_count(config.batch_size)
+        return intervention, DATA_ORDERS[order](subject.text.train, length=length, batch_size=rows, seed=seed)
 
-    def _train(self, subject: Subject, intervention: Intervention, source: Source, proposal: Proposal) -> Training:
-        config, method = self.config, intervention.name
+    def _train(
+        self, subject: Subject, label: str, intervention: Intervention, source: Source, proposal: Proposal
+    ) -> Training:
+        config = self.config
+        self.progress.say(f"{label}: {_rows_in_words(intervention, subject.context, config.batch_size)}")
         model = deepcopy(subject.checkpoint.model)
         record = train(
             model,
@@ -141,16 +145,16 @@ class _Repairing:
             TrainingConfig(
                 **asdict(config.engine),
                 steps=proposal.steps,
-                batch_size=config.batch_size,
+                batch_size=intervention.row_count(config.batch_size),
                 learning_rate=config.learning_rate,
                 learning_rate_floor=min(TrainingConfig.learning_rate_floor, config.learning_rate),
             ),
             run=self.run,
-            phase=method,
+            phase=label,
             progress=self.progress,
-            label=f"training {method}",
+            label=f"training {label}",
         )
-        folder = self._folder(method)
+        folder = self._folder(label)
 
         def write() -> None:
             rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
@@ -159,5 +163,16 @@ class _Repairing:
         self.run.crew.on_main(write)
         return replace(record, model_folder=str(folder.relative_to(self.run.path)))
 
-    def _folder(self, method: str) -> Path:
-        return self.run.path / "models" / method
+    def _folder(self, label: str) -> Path:
+        return self.run.path / "models" / label
+
+
+def _rows_in_words(intervention: Intervention, context: int, batch_size: int) -> str:
+    """What an arm reads a step, what of it is scored, and how far a gradient goes back."""
+    length, prefix = intervention.row_length(context), intervention.unscored_prefix
+    horizon = length if intervention.prefix_gradient else length - prefix
+    before = f", of which the first {prefix:,} are not scored," if prefix else ""
+    return (
+        f"{intervention.row_count(batch_size):,} rows of {length:,} tokens{before} a step; the gradient's horizon is "
+        f"{horizon:,} tokens"
+    )

@@ -1,4 +1,4 @@
-"""Recipes can be killed and started again: a run that is there is gone on with."""
+"""Runs that others are made of can be killed and started again: a run that is there is gone on with."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A recipe that is started again goes on with the runs that are there."""
+"""What is made of several runs and started again goes on with the runs that are there."""
 
-from everlong.recipes._runs import in_folder
+from everlong.workflows._nested import in_folder
 from everlong.workflows.config import RepairConfig, RuntimeConfig
 
 

@@ -1,0 +1,103 @@
+"""A training step against transformers', against its matrix products alone, and in bf16 against fp32."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import shapes
+from benchmarks.measure import Measurement, NotAvailable, Work, compare, in_turns, measurement
+from benchmarks.peers import hf
+from benchmarks.settings import Settings
+from everlong.models.config import LanguageModelConfig
+from everlong.models.language_model import LanguageModel
+from everlong.training.config import TrainingConfig
+
+Product = Callable[[Tensor, Tensor], Tensor]
+"""A B' of A [M, K] and B [N, K]."""
+LIBRARIES: dict[str, Product] = {"torch.mm": lambda a, b: torch.mm(a, b.t())}
+if hasattr(torch.ops.mkldnn, "_linear_pointwise"):  # on some processors more than twice as fast as torch.mm
+    LIBRARIES["oneDNN"] = lambda a, b: torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
+BF16 = "matmul_precision"  # the loop's setting
+LOW_RANK = ("time_maa_w1", "time_maa_w2", "time_decay_w1", "time_decay_w2")  # RWKV-6's matrices [.., in, out]
+
+
+def against_transformers(settings: Settings, architecture: str, **theirs: object) -> Measurement:
+    """How many times faster our step is than transformers'."""
+    works: dict[str, Work] = {
+        "ours": shapes.TrainingStep(shapes.TINY[architecture]),
+        "transformers": hf.training_step(architecture, **theirs),
+    }
+    return compare(works, settings.repeats, over="transformers", under="ours", note=_note(shapes.ROWS))
+
+
+def against_products(settings: Settings, config: LanguageModelConfig, rows: int = shapes.ROWS) -> Measurement:
+    """How many times the cost of its matrix products, forward and backward, a step has; by the fastest library."""
+    model, count = shapes.model(config), rows * shapes.LENGTH
+    floors: dict[str, Work] = {name: products(model, count, library) for name, library in LIBRARIES.items()}
+    seconds = in_turns({"step": shapes.TrainingStep(config, rows=rows), **floors}, settings.repeats)
+    fastest = min(floors, key=lambda name: min(seconds[name]))
+    others = ", ".join(
+        f"by {name} {measurement(seconds, over='step', under=name).figure.median:.3g}x"
+        for name in floors
+        if name != fastest
+    )
+    note = f"{_note(rows)}; products by {fastest}, the fastest here{'; ' * bool(others)}{others}"
+    return measurement(seconds, over="step", under=fastest, note=note)
+
+
+def bf16_against_fp32(settings: Settings) -> Measurement:
+    """How many times faster a step with bf16 products is; the note has the losses after the same steps of both."""
+    if BF16 not in {field.name for field in fields(TrainingConfig)}:
+        raise NotAvailable(f"the training loop has no setting for bf16 products ({BF16})")
+    steps: dict[str, shapes.TrainingStep] = {}
+    for precision in ("float32", "bfloat16"):
+        training: dict[str, Any] = {BF16: precision}
+        steps[precision] = shapes.TrainingStep(shapes.TINY["mamba2"], learning_rate=1e-3, **training)
+    found = compare(steps, settings.repeats, over="float32", under="bfloat16")
+    losses = {name: step.losses for name, step in steps.items()}
+    count = min(map(len, losses.values())) - 1
+    apart = max(abs(a - b) for a, b in zip(*losses.values(), strict=False))
+    words = ", ".join(f"{name} {values[count]:.4f}" for name, values in losses.items())
+    note = f"{_note(shapes.ROWS)}; loss from {losses['float32'][0]:.4f}, after {count} steps on one batch {words}"
+    return replace(found, note=f"{note}, never more than {apart:.4f} apart")
+
+
+def products(model: LanguageModel, count: int, library: Product) -> Work:
+    """The products of a model's weights with the activations of ``count`` tokens, forward and backward, and no more.
+
+    Each weight [out, in] is met three times: Y = X W', dX = dY W, dW = dY' X.
+    """
+    operands = [
+        (torch.randn(count, into), torch.randn(out, into), torch.randn(count, out))
+        for out, into in weight_shapes(model)
+    ]
+
+    def work() -> None:
+        for x, w, _ in operands:
+            library(x, w)
+        for x, w, dy in reversed(operands):
+            library(dy, w.t())
+            if w.shape[0] > w.shape[1]:  # with the longer axis last, which is the faster of the two
+                library(x.t(), dy.t())
+            else:
+                library(dy.t(), x.t())
+
+    return work
+
+
+def weight_shapes(model: LanguageModel) -> list[tuple[int, int]]:
+    """(out, in) of each matrix that every token is multiplied with."""
+    linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    found = [(linear.out_features, linear.in_features) for linear in linears]
+    for name, parameter in model.named_parameters():
+        if name.rsplit(".", 1)[-1] in LOW_RANK:
+            into, out = parameter.shape[-2:]
+            found += [(out, into)] * (parameter.numel() // (into * out))
+    return found
+
+
+def _note(rows: int) -> str:
+    return f"{rows} rows of {shapes.LENGTH} tokens"

@@ -1,0 +1,65 @@
+"""How a row is read: what the intervention zeroes inside it, and a prefix without loss, with a gradient or without."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from everlong.data.batch import Batch
+from everlong.interventions._protocol import Intervention
+from everlong.state import RecurrentState
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What came of reading a batch: logits, their targets, where they count (None: everywhere), the final state.
+
+    Where a prefix was read without a gradient, it is left out of all three.
+    """
+
+    logits: Float[Tensor, "B T S"]
+    targets: Int[Tensor, "B T"]
+    scored: Bool[Tensor, "B T"] | None
+    state: RecurrentState
+
+
+def with_resets(batch: Batch, intervention: Intervention, step: int) -> Batch:
+    """The batch, with the tokens inside rows at which the intervention starts them from zero anew."""
+    resets = intervention.resets(step, batch.rows, batch.tokens.shape[1])
+    if resets is None:
+        return batch
+    return replace(batch, resets=resets if batch.resets is None else batch.resets | resets)
+
+
+def scored_targets(batch: Batch, unscored_prefix: int) -> Bool[Tensor, "B T"] | None:
+    """Where the loss counts; None: everywhere."""
+    if not unscored_prefix:
+        return batch.loss_mask
+    mask = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.loss_mask is None else batch.loss_mask.clone()
+    mask[:, :unscored_prefix] = False
+    return mask
+
+
+def read(model: Callable[..., Any], batch: Batch, initial: RecurrentState, intervention: Intervention) -> Reading:
+    """Reads a batch from its initial states; by split invariance, in one piece or in two is the same.
+
+    Args:
+        model: keeps the one contract.
+        batch: on the model's device.
+        initial: the state that each row starts from.
+        intervention: says what is read without loss, and whether without a gradient.
+    """
+    prefix = intervention.unscored_prefix
+    scored = scored_targets(batch, prefix)
+    if not prefix or intervention.prefix_gradient:
+        output = model(batch.tokens, initial, resets=batch.resets)
+        return Reading(output.logits, batch.targets, scored, output.state)
+    before, after = (None, None) if batch.resets is None else (batch.resets[:, :prefix], batch.resets[:, prefix:])
+    with torch.no_grad():
+        state = model(batch.tokens[:, :prefix], initial, resets=before).state
+    output = model(batch.tokens[:, prefix:], state, resets=after)
+    assert scored is not None  # the prefix is not
+    return Reading(output.logits, batch.targets[:, prefix:], scored[:, prefix:], output.state)
