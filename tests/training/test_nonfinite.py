@@ -19,8 +19,9 @@ def state_of(layer: int) -> Callable[[Arm], Any]:
     """Makes a layer's final recurrent state infinite."""
 
     def harm(module: torch.nn.Module, inputs: Any, output: Any) -> tuple:
-        leaves: dict[str, Any] = output[1]
-        return output[0], {**leaves, "recurrent": leaves["recurrent"] * float("inf")}
+        leaves: dict[str, torch.Tensor] = dict(output[1])
+        leaves["recurrent"] = leaves["recurrent"] * float("inf")
+        return output[0], leaves
 
     return lambda arm: arm.model.backbone.layers[layer].mixer.register_forward_hook(harm)  # type: ignore[union-attr]
 
