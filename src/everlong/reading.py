@@ -1,16 +1,18 @@
 """Streamed reads of any length: the one place that executes a plan. Memory does not grow with the length read."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
 from everlong.policies._plan import Policy, Read
-from everlong.state import RecurrentState
+from everlong.state import RecurrentState, concatenate
 
 TOKENS_AT_ONCE = 8192  # of all rows together: large enough for the matrix products, small enough for the caches
 LONGEST_PIECE = 512  # tokens of one row at once
@@ -83,6 +85,79 @@ def stream(
         output = model(tokens[:, start : start + piece], state)
         state = output.state
         yield output
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a sweep stands after so many tokens of the documents.
+
+    Attributes:
+        position: the documents' tokens before this point.
+        reads: which of the reads are in the batch, in the order of its rows.
+        logits: of each, for the next token, x[position].
+        state: of each.
+    """
+
+    position: int
+    reads: tuple[int, ...]
+    logits: Float[Tensor, "N S"]
+    state: RecurrentState
+
+
+def sweep(
+    model: LanguageModel,
+    documents: Sequence[np.ndarray],
+    reads: Sequence[tuple[int, Read]],
+    positions: Iterable[int],
+    *,
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[Moment]:
+    """Executes reads side by side in one pass over the documents' positions.
+
+    A read joins the batch, from the zero state, as the sweep reaches its start, and leaves it at its stop; so what the
+    reads at a position have in common is the time, and every moment holds them all beside each other.
+
+    Args:
+        model: reads.
+        documents: token arrays.
+        reads: (document, read); what a read scores is left to the caller.
+        positions: where to stop and look; those that no read has reached or covers are passed over.
+        advance: told the tokens read, for progress.
+    """
+    wanted = set(positions)
+    marks = sorted({*wanted, *(read.start for _, read in reads), *(read.stop for _, read in reads)})
+    active: list[int] = []
+    state: RecurrentState | None = None
+    for start, stop in pairwise(marks):
+        stay = [row for row, index in enumerate(active) if reads[index][1].stop > start]
+        join = [index for index, (_, read) in enumerate(reads) if read.start == start]
+        state = _regrouped(model, state, len(active), stay, len(join))
+        active = [active[row] for row in stay] + join
+        if state is None:
+            continue
+        logits = None
+        piece = min(LONGEST_PIECE, max(1, TOKENS_AT_ONCE // len(active)))
+        for begin in range(start, stop, piece):
+            tokens = np.stack([documents[reads[index][0]][begin : min(begin + piece, stop)] for index in active])
+            with torch.no_grad():  # here, and not around the generator, whose caller runs in between
+                output = model(torch.from_numpy(tokens.astype(np.int64)).to(model.device), state)
+                state, logits = output.state, output.logits[:, -1]
+            if advance:
+                advance(tokens.size)
+        if stop in wanted and logits is not None and state is not None:
+            yield Moment(stop, tuple(active), logits, state)
+
+
+def _regrouped(
+    model: LanguageModel, state: RecurrentState | None, rows: int, stay: list[int], joining: int
+) -> RecurrentState | None:
+    """The state of a batch that some of its rows leave, and that others join from zero; None: no row is left."""
+    parts = []
+    if state is not None and stay:
+        parts.append(state if len(stay) == rows else state.rows(torch.tensor(stay, device=model.device)))
+    if joining:
+        parts.append(model.zero_state(joining))
+    return concatenate(parts) if len(parts) > 1 else next(iter(parts), None)
 
 
 def _batches(jobs: list[tuple[int, np.ndarray, Read, int]]) -> Iterator[list[tuple[int, np.ndarray, Read, int]]]:

@@ -53,3 +53,39 @@ def counting_documents(lengths: list[int], seed: int = 0) -> Corpus:
         tokens[wrong] = generator.integers(0, VOCABULARY, int(wrong.sum()))
         documents.append(TokenDocument(f"document {index}", tokens.astype(np.uint16)))
     return Corpus(tuple(documents))
+
+
+class LastTokensModel(LanguageModel):
+    """Sees its last ``width`` tokens and nothing else, by construction: its state is these tokens.
+
+    Its logits are a fixed random function of each of them; with ``helps`` it is sure of the true next token (x + 1) mod
+    16 by as much of its width as it has read.
+    """
+
+    def __init__(self, width: int, *, helps: bool = False):
+        nn.Module.__init__(self)
+        self.width, self.helps = width, helps
+        self.config = SimpleNamespace(architecture="planted", vocab_size=VOCABULARY)
+        generator = torch.Generator().manual_seed(0)
+        self.table = torch.rand(width, VOCABULARY, VOCABULARY, generator=generator, dtype=torch.float64)
+        leaf = LeafSpec(layer=0, name="tokens", role="recurrent", shape=(width,), dtype=torch.float64)
+        self.spec = StateSpec(architecture="planted", leaves=(leaf,))
+
+    dtype = property(lambda self: torch.float64)
+    device = property(lambda self: torch.device("cpu"))
+    state_spec = property(lambda self: self.spec)
+
+    def backend_in_use(self) -> str:
+        return "planted"
+
+    def forward(self, tokens, state=None, *, resets=None):
+        before = self.spec.zeros(len(tokens)).leaves[0] if state is None else state.leaves[0]
+        seen = torch.cat([before, tokens.double() + 1], dim=1)  # zero: nothing was read there
+        windows = seen.unfold(1, self.width, 1)[:, 1:].long()  # [B, T, width]
+        read = windows > 0
+        looked_up = self.table[torch.arange(self.width), (windows - 1).clamp(min=0)]
+        logits = (looked_up * read.unsqueeze(-1)).sum(2)
+        if self.helps:
+            sure = read.sum(-1, keepdim=True) * 0.1
+            logits = sure * nn.functional.one_hot((tokens + 1) % VOCABULARY, VOCABULARY).double()
+        return LanguageModelOutput(logits, RecurrentState(self.spec, (seen[:, -self.width :],)))
