@@ -58,8 +58,8 @@ def counting_documents(lengths: list[int], seed: int = 0) -> Corpus:
 class LastTokensModel(LanguageModel):
     """Sees its last ``width`` tokens and nothing else, by construction: its state is these tokens.
 
-    Its logits are a fixed random function of each of them; with ``helps`` it is sure of the true next token (x + 1) mod
-    16 by as much of its width as it has read.
+    Its logits are a fixed random function of each of them; with ``helps`` it is the surer of the true next token,
+    (x + 1) mod 16, the more of its width it has read: by ever less for each token.
     """
 
     def __init__(self, width: int, *, helps: bool = False):
@@ -86,6 +86,64 @@ class LastTokensModel(LanguageModel):
         looked_up = self.table[torch.arange(self.width), (windows - 1).clamp(min=0)]
         logits = (looked_up * read.unsqueeze(-1)).sum(2)
         if self.helps:
-            sure = read.sum(-1, keepdim=True) * 0.1
+            sure = 4 * (1 - 2.0 ** (-read.sum(-1, keepdim=True) / 6))
             logits = sure * nn.functional.one_hot((tokens + 1) % VOCABULARY, VOCABULARY).double()
         return LanguageModelOutput(logits, RecurrentState(self.spec, (seen[:, -self.width :],)))
+
+
+class ScaledLaterModel(LanguageModel):
+    """Another model, one of whose state leaves is multiplied by a factor once ``position`` tokens have been read."""
+
+    def __init__(self, inner: LanguageModel, *, position: int, factor: float, leaf: int):
+        nn.Module.__init__(self)
+        self.inner, self.position, self.factor, self.leaf = inner, position, factor, leaf
+        self.config, self.backbone = inner.config, inner.backbone
+        count = LeafSpec(layer=0, name="count", role="convolution", shape=(1,), dtype=torch.float64)
+        self.spec = StateSpec(architecture="planted", leaves=(*inner.state_spec.leaves, count))
+
+    dtype = property(lambda self: self.inner.dtype)
+    device = property(lambda self: torch.device("cpu"))
+    state_spec = property(lambda self: self.spec)
+
+    def backend_in_use(self) -> str:
+        return self.inner.backend_in_use()
+
+    def forward(self, tokens, state=None, *, resets=None):
+        state = self.spec.zeros(len(tokens)) if state is None else state
+        logits, leaves = None, [torch.empty_like(leaf) for leaf in state.leaves]
+        for count in state.leaves[-1].unique().tolist():  # rows that have read as much as each other
+            rows = (state.leaves[-1] == count).squeeze(1).nonzero().squeeze(1)
+            found, final = self._read(tokens[rows], state.rows(rows), int(count))
+            logits = found.new_empty(*tokens.shape, found.shape[-1]) if logits is None else logits
+            logits[rows] = found
+            for leaf, new in zip(leaves, final, strict=True):
+                leaf[rows] = new
+        return LanguageModelOutput(logits, RecurrentState(self.spec, tuple(leaves)))
+
+    def _read(self, tokens, state, count):
+        inner = RecurrentState(self.inner.state_spec, state.leaves[:-1])
+        before = max(0, min(self.position - count, tokens.shape[1]))
+        logits = []
+        for piece in (tokens[:, :before], tokens[:, before:]):
+            if not piece.shape[1]:
+                continue
+            output = self.inner(piece, inner)
+            inner, count = output.state, count + piece.shape[1]
+            logits.append(output.logits)
+            if count == self.position:
+                inner = self._scaled(inner)
+        return torch.cat(logits, dim=1), (*inner.leaves, state.leaves[-1] + tokens.shape[1])
+
+    def _scaled(self, state):
+        leaves = list(state.leaves)
+        leaves[self.leaf] = leaves[self.leaf] * self.factor
+        return RecurrentState(state.spec, tuple(leaves))
+
+
+def never_forgets(model: LanguageModel) -> LanguageModel:
+    """A Mamba-2 whose decays are next to none, so that what is planted in its state stays there."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("A_log"):
+                parameter.fill_(-12.0)
+    return model

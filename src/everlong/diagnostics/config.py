@@ -55,12 +55,36 @@ class MeasuresConfig:
     """How densely states are looked at; positions are spaced logarithmically."""
     worst_heads: int = 6
     """How many of the heads that leave their in-range law farthest are named."""
+    projections: int = 64
+    """Random directions on which laws of the state are compared."""
+    permutations: int = 500
+    """Labelings of the null of the state distance."""
+    writes: int = 4
+    """Writes whose decay is followed, in every document."""
+    break_growth: float = 2.0
+    """Where the second moment of a layer's state reaches so many times that at T, a break is predicted."""
+    transplant_positions: int = 3
+    """Positions at which states are exchanged, spaced logarithmically."""
+    memory_targets: int = 128
+    """Targets that each document gives to the measure of used memory."""
 
     def __post_init__(self) -> None:
-        for name in ("remembrance_starts", "positions_per_octave", "worst_heads"):
+        counts = (
+            "remembrance_starts",
+            "positions_per_octave",
+            "worst_heads",
+            "projections",
+            "permutations",
+            "writes",
+            "transplant_positions",
+            "memory_targets",
+        )
+        for name in counts:
             if getattr(self, name) < 1:
                 raise EverlongError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if any(end < 1 for end in self.remembrance_ends):
             raise EverlongError(f"remembrance_ends has {min(self.remembrance_ends)}; every T must be at least 1")
+        if self.break_growth <= 1:
+            raise EverlongError(f"break_growth is {self.break_growth}; it must be above 1")
         if self.memory_gib <= 0:
             raise EverlongError(f"memory_gib is {self.memory_gib}; it must be above 0")

@@ -5,7 +5,12 @@ from everlong.registry import Registry
 MEASURES = Registry(
     "measure",
     {
+        "decay_horizons": "everlong.diagnostics.decay_horizons:decay_horizons",
         "effective_remembrance": "everlong.diagnostics.effective_remembrance:effective_remembrance",
+        "mean_drift": "everlong.diagnostics.mean_drift:mean_drift",
+        "state_distance": "everlong.diagnostics.state_distance:state_distance",
         "state_statistics": "everlong.diagnostics.state_statistics:state_statistics",
+        "transplant": "everlong.diagnostics.transplant:transplant",
+        "used_memory": "everlong.diagnostics.used_memory:used_memory",
     },
 )
