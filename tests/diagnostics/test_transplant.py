@@ -9,7 +9,7 @@ from everlong.diagnostics.transplant import mix, state_parts, transplant
 from everlong.errors import EverlongError
 from everlong.models.architectures import create
 from tests.diagnostics.examined import CONTEXT, LENGTH, examined
-from tests.diagnostics.planted import ScaledLaterModel, never_forgets
+from tests.diagnostics.planted import GuiltyLeafModel, counting_documents
 from tests.models.tiny import asymmetric_state, names, tiny_model
 
 
@@ -40,16 +40,23 @@ def test_losses_are_those_of_the_document_read_on_and_of_its_fresh_window(archit
                 np.testing.assert_allclose(losses[document, at], float(nats), rtol=1e-5)
 
 
-@pytest.mark.parametrize("leaf", [0, 2])
-def test_the_leaf_that_was_spoiled_is_ranked_first(leaf):
-    model = ScaledLaterModel(never_forgets(tiny_model("mamba2")), position=40, factor=100.0, leaf=leaf)
-    record = transplant(examined(model, lengths=(LENGTH + 5,) * 12), MeasuresConfig())
-    assert record.parts[record.ranked[0]] == model.state_spec.leaves[leaf].path
-    assert record.excess.lower[-1] > 0.1
+@pytest.mark.parametrize("guilty", [0, 1, 2])
+def test_the_leaf_that_does_the_harm_is_ranked_first_and_takes_all_of_it_away(guilty):
+    model = GuiltyLeafModel(lambda read: torch.where(read > 30, 1.5, 1.0), guilty)
+    examination = examined(model, corpus=counting_documents([LENGTH + 5] * 8))
+    record = transplant(examination, MeasuresConfig())
+    assert record.excess.lower.min() > 0.3
     first = record.ranked[0]
-    assert record.share_taken.mean[first] > 0.5
-    assert record.share_taken.mean[first] > record.share_taken.mean[record.parts.index("all other")] + 0.3
-    assert set(record.head_layers) == {model.state_spec.leaves[leaf].layer}
+    assert record.parts[first] == model.state_spec.leaves[guilty].path
+    assert record.share_taken.mean[first] == record.share_brought.mean[first] == pytest.approx(1)
+    others = list(record.ranked[1:])
+    np.testing.assert_allclose(record.share_taken.mean[others], 0, atol=1e-9)
+    of_role = record.parts.index("all recurrent" if guilty < 2 else "all other")
+    assert record.share_taken.mean[of_role] == pytest.approx(1)
+    if guilty < 2:
+        assert set(record.head_layers) == {guilty}
+        np.testing.assert_allclose(record.heads_taken.mean[:, 0], 0, atol=1e-9)
+        np.testing.assert_allclose(record.heads_taken.mean[:, 1], record.excess.mean)
 
 
 def test_an_exchanged_head_is_that_head_alone():

@@ -168,4 +168,4 @@ def _spearman(x: np.ndarray, y: np.ndarray) -> float:
     there = np.isfinite(x) & np.isfinite(y)
     if there.sum() < 3 or np.ptp(x[there]) == 0 or np.ptp(y[there]) == 0:
         return float("nan")
-    return float(stats.spearmanr(x[there], y[there]).statistic)
+    return float(stats.spearmanr(x[there], y[there])[0])
