@@ -131,7 +131,8 @@ class Distances(Record):
     p_value: np.ndarray
     """[layers, positions], share of permutations at least as far, the true one counted."""
     drift: np.ndarray
-    """[layers], the energy from D_{T/2} to D_{T-1} less its null's mean: the in-range drift."""
+    """[layers], the energy from D_{T/2} to D_{T-1} less its null's mean: the in-range drift; not-a-number where it is
+    none, and so no unit."""
     in_drifts: Estimate
     """[layers, positions], energy less its null's mean, in units of the in-range drift; jackknife over documents."""
 
@@ -157,7 +158,7 @@ class StateDistance(Record):
     rank_correlation: dict[str, np.ndarray]
     """state, read_out -> [layers], Spearman's over the excess positions, of distance in drifts with the mean excess."""
     rank_correlation_all: dict[str, float]
-    """The same over positions and layers at once."""
+    """The same over positions and those layers at once whose drift is a unit."""
 
 
 @dataclass(frozen=True, kw_only=True)

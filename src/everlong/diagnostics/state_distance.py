@@ -159,7 +159,8 @@ def _correlations(laws: list[Distances], columns: list[int], excess: np.ndarray)
     by_layer, overall = {}, {}
     for name, law in zip(("state", "read_out"), laws, strict=True):
         far = law.in_drifts.mean[:, columns]
-        by_layer[name] = np.array([_spearman(layer, excess) for layer in far])
+        above = (law.energy - law.null_mean)[:, columns]  # within a layer the unit does not matter, and may be none
+        by_layer[name] = np.array([_spearman(layer, excess) for layer in above])
         overall[name] = _spearman(far.ravel(), np.tile(excess, len(far)))
     return by_layer, overall
 
