@@ -80,12 +80,12 @@ def state_distance(examination: Examination, config: MeasuresConfig) -> StateDis
     )
 
 
-def energy(distance: Float[np.ndarray, "2D 2D"], signs: np.ndarray) -> np.ndarray:
+def energy(distance: Float[np.ndarray, "N N"], signs: np.ndarray) -> np.ndarray:
     """Energy distances of labelings, from distances between pooled points.
 
     Args:
         distance: between all points.
-        signs: [labelings, 2D], +1 where a point is of the first law, -1 where it is of the second; as many of each.
+        signs: [labelings, N], +1 where a point is of the first law, -1 where it is of the second; as many of each.
     """
     half = distance.shape[0] // 2
     return -np.einsum("ra,ab,rb->r", signs, distance, signs, optimize=True) / half**2
