@@ -254,7 +254,8 @@ class UsedMemory(Record):
     over_full: Estimate
     """[widths], window less full."""
     used: int | None
-    """The shortest window that is surely within the tolerance of the full context; None: no window is."""
+    """The shortest window that is surely within the tolerance of the full context; None: no window is, or the full
+    context surely harms, so that any window would do."""
     best_width: int
     """The window with the least loss."""
     used_of_best: int

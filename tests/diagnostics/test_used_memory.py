@@ -34,6 +34,7 @@ def test_headroom_is_what_longer_contexts_gain_over_the_training_length():
 def test_a_full_context_that_harms_is_no_memory():
     record = measured(PlantedModel(lambda read: torch.where(read > 100, 2.0, 1.0)))
     assert "The full context is worse" in record.sentence
+    assert record.used is None
     assert record.used_of_best == 1
 
 

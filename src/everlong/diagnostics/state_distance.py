@@ -149,9 +149,9 @@ def _pseudo_values(distance: np.ndarray, documents: int) -> np.ndarray:
     def of(kept: np.ndarray) -> np.ndarray:
         both = np.concatenate([kept, kept + documents])
         labels = np.repeat([1.0, -1.0], len(kept))[None]
-        return energy(distance[np.ix_(both, both)], labels)[0]
+        return energy(distance[np.ix_(both, both)], labels)
 
-    return jackknife(of, documents)
+    return jackknife(of, documents)[:, 0]
 
 
 def _correlations(laws: list[Distances], columns: list[int], excess: np.ndarray) -> tuple[dict, dict]:
@@ -169,4 +169,4 @@ def _spearman(x: np.ndarray, y: np.ndarray) -> float:
     there = np.isfinite(x) & np.isfinite(y)
     if there.sum() < 3 or np.ptp(x[there]) == 0 or np.ptp(y[there]) == 0:
         return float("nan")
-    return float(stats.spearmanr(x[there], y[there])[0])
+    return float(np.corrcoef(stats.rankdata(x[there]), stats.rankdata(y[there]))[0, 1])

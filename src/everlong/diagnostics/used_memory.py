@@ -37,6 +37,7 @@ def used_memory(examination: Examination, config: MeasuresConfig) -> UsedMemory:
     means, tolerance = windows.mean(axis=0), examination.tolerance
     within = [width for width, upper in zip(widths, over_full.upper, strict=True) if upper <= tolerance]
     best = int(np.argmin(means))
+    harms = bool(over_full.upper[best] < -tolerance)
     longer = np.concatenate([windows[:, np.array(widths) > context], full[:, None]], axis=1)
     headroom = sure((windows[:, widths.index(context)] - longer[:, np.argmin(longer.mean(axis=0))])[:, None])
     used_of_best = next(width for width, mean in zip(widths, means, strict=True) if mean <= means[best] + tolerance)
@@ -48,11 +49,11 @@ def used_memory(examination: Examination, config: MeasuresConfig) -> UsedMemory:
         window_losses=windows,
         full_losses=full,
         over_full=over_full,
-        used=within[0] if within else None,
+        used=None if harms or not within else within[0],
         best_width=widths[best],
         used_of_best=used_of_best,
         headroom=headroom,
-        sentence=_sentence(widths, within, over_full, headroom, tolerance),
+        sentence=_sentence(widths, within, harms, over_full, headroom, tolerance),
     )
 
 
@@ -82,10 +83,15 @@ def _by_document(found: list[np.ndarray], spans: list[Span], documents: int) -> 
 
 
 def _sentence(
-    widths: tuple[int, ...], within: list[int], over_full: Estimate, headroom: Estimate, tolerance: float
+    widths: tuple[int, ...],
+    within: list[int],
+    harms: bool,
+    over_full: Estimate,
+    headroom: Estimate,
+    tolerance: float,
 ) -> str:
-    best = int(np.argmin(over_full.mean))
-    if over_full.upper[best] < -tolerance:
+    if harms:
+        best = int(np.argmin(over_full.mean))
         used = (
             f"The full context is worse than a window of {widths[best]:,} tokens by {-over_full.mean[best]:.3f} nats: "
             "what is read beyond harms, and says nothing of memory"
