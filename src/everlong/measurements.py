@@ -132,7 +132,7 @@ class Distances(Record):
     """[layers, positions], share of permutations at least as far, the true one counted."""
     drift: np.ndarray
     """[layers], the energy from D_{T/2} to D_{T-1} less its null's mean: the in-range drift; not-a-number where it is
-    none, and so no unit."""
+    within its null, and so no unit."""
     in_drifts: Estimate
     """[layers, positions], energy less its null's mean, in units of the in-range drift; jackknife over documents."""
 

@@ -130,7 +130,7 @@ def _laws(
             p_value[layer, at] = (1 + (null >= every[0] * (1 - 1e-9)).sum()) / (1 + len(null))
             pseudo[:, layer, at] = _pseudo_values(distance, documents)
     drift = found[:, middle] - null_mean[:, middle]
-    drift = np.where(drift > 0, drift, np.nan)
+    drift = np.where(found[:, middle] > null_upper[:, middle], drift, np.nan)  # a drift within its null is no unit
     return Distances(
         energy=found,
         null_mean=null_mean,
