@@ -6,8 +6,11 @@ import torch
 from torch.nn import functional
 
 from everlong import reading
+from everlong.errors import EverlongError
 from everlong.models.architectures import create
+from everlong.policies._plan import Read
 from everlong.policies.carry import Carry
+from everlong.policies.recentre import Recentre
 from everlong.policies.restart import Restart
 from everlong.policies.window import Window
 
@@ -81,3 +84,56 @@ def test_memory_does_not_grow_with_the_length(model):
     finally:
         handle.remove()
     assert largest[0] == largest[1] <= reading.LONGEST_PIECE
+
+
+def test_recentring_subtracts_the_drift_of_the_mean_over_the_calibration_rows(model, documents, monkeypatch):
+    monkeypatch.setattr(reading, "LONGEST_PIECE", 7)
+    row, others = documents[2], [documents[0], documents[3]]
+    found = reading.losses(model, [row], Recentre(16), [(0, 1, 20), (0, 40, 85)], calibration=others)
+    tokens = torch.from_numpy(np.stack([row[:90], *others]).astype(np.int64))
+    state, reference, logits = None, None, []
+    with torch.no_grad():
+        for start in range(0, 89, 16):
+            output = model(tokens[:, start : min(start + 16, 89)], state)
+            logits.append(output.logits[0])
+            mean = [leaf[1:].mean(0) for leaf in output.state.leaves]
+            reference = reference or mean
+            drifts = [
+                now - then if leaf.role == "recurrent" else 0
+                for leaf, now, then in zip(output.state.spec.leaves, mean, reference, strict=True)
+            ]
+            leaves = tuple(leaf - drift for leaf, drift in zip(output.state.leaves, drifts, strict=True))
+            state = type(output.state)(output.state.spec, leaves)
+    nats = functional.cross_entropy(torch.cat(logits), tokens[0, 1:90], reduction="none").numpy()
+    np.testing.assert_allclose(found[0], nats[:20], rtol=1e-5)
+    np.testing.assert_allclose(found[1], nats[39:85], rtol=1e-5)
+
+
+@pytest.mark.parametrize("calibration", [(), (33, 90)])
+def test_recentring_without_enough_calibration_is_an_error(model, documents, calibration):
+    rows = [np.zeros(length, dtype=np.uint16) for length in calibration]
+    with pytest.raises(EverlongError, match="recentring needs calibration rows of 60 tokens or more"):
+        reading.losses(model, documents, Recentre(16), [(2, 1, 60)], calibration=rows)
+
+
+def test_spans_of_one_document_are_read_once(model, documents):
+    spans = [(2, 5, 10), (2, 50, 60), (2, 100, 120)]
+    counted = []
+    reading.losses(model, documents, Carry(), spans, advance=counted.append)
+    assert sum(counted) == reading.tokens_to_read(Carry(), spans) == 120
+
+
+def test_a_sweep_holds_every_read_as_if_it_were_alone(model, documents, monkeypatch):
+    monkeypatch.setattr(reading, "LONGEST_PIECE", 5)
+    reads = [(0, Read(0, 60, 60)), (2, Read(10, 45, 45)), (3, Read(45, 60, 60)), (2, Read(70, 80, 80))]
+    seen = {}
+    for moment in reading.sweep(model, documents, reads, [5, 30, 45, 60, 65, 80, 100]):
+        seen[moment.position] = moment.reads
+        for row, index in enumerate(moment.reads):
+            document, read = reads[index]
+            tokens = torch.from_numpy(documents[document][read.start : moment.position].astype(np.int64))[None]
+            alone = model(tokens)
+            torch.testing.assert_close(moment.logits[row], alone.logits[0, -1].detach())
+            for found, wanted in zip(moment.state.leaves, alone.state.leaves, strict=True):
+                torch.testing.assert_close(found[row], wanted[0].detach())
+    assert seen == {5: (0,), 30: (0, 1), 45: (0, 1), 60: (0, 2), 80: (3,)}

@@ -1,13 +1,14 @@
 """Records: what was measured comes back as it was, and what is torn is named."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
 
+from everlong import measurements
 from everlong.errors import EverlongError
 from everlong.records import (
     Backend,
@@ -60,7 +61,28 @@ RAN: dict[str, Any] = {
     "dtype": "float32",
     "seconds": 0.5,
 }
+
+
+def example(kind: Any) -> Any:
+    """Something of a type, by its annotations."""
+    parts = [part for part in get_args(kind) if part is not Ellipsis]
+    if is_dataclass(kind):
+        return kind(**{field.name: example(get_type_hints(kind)[field.name]) for field in fields(kind)})  # pyright: ignore
+    if get_origin(kind) is tuple:
+        return tuple(example(part) for part in (parts * 2 if Ellipsis in get_args(kind) else parts))
+    if get_origin(kind) is dict:
+        return {"one": example(parts[1]), "another": example(parts[1])}
+    if parts:  # a union or the like
+        return parts[0] if isinstance(parts[0], str) else example(parts[0])
+    return {int: 3, float: NAN, str: "naïve", bool: True, np.ndarray: np.array([[1.5, NAN]], dtype=np.float32)}[kind]
+
+
 RECORDS = {
+    **{
+        kind.__name__: example(kind)
+        for kind in vars(measurements).values()
+        if isinstance(kind, type) and issubclass(kind, Record) and kind is not Record
+    },
     "check": CHECKS[0],
     "failed check": CHECKS[1],
     "fact": FACT,

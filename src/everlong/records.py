@@ -11,14 +11,11 @@ from typing import Any, Literal
 import cattrs
 import numpy as np
 
+from everlong import measurements  # noqa: F401  (its records are known to load_record)
+from everlong._record import Record
 from everlong.errors import EverlongError
 
 Meaning = Literal["reading on harms", "no better than restarting", "pays", "undecided"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """What every record is: a frozen dataclass that can be written and read back."""
 
 
 @dataclass(frozen=True, kw_only=True)

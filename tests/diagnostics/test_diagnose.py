@@ -13,7 +13,7 @@ from everlong.errors import EverlongError
 from everlong.models.architectures import create
 from everlong.progress import Progress
 from everlong.records import load_record, save_record
-from tests.diagnostics.planted import PlantedModel, counting_documents
+from tests.diagnostics.planted import PlantedModel, ScaledLaterModel, counting_documents
 
 CONTEXT, LENGTH = 16, 1024
 
@@ -51,6 +51,13 @@ def untrained():
 def test_a_planted_break_is_found_at_its_position(position):
     verdict = break_after(position).verdict
     assert (verdict.outcome, verdict.position) == ("breaks", position)
+
+
+def test_a_state_that_is_scaled_after_position_300_breaks_in_the_range_that_holds_it():
+    inner = PlantedModel(lambda read: torch.where(read > 5000, 1.5, 1.0))  # what a count of 300 becomes, times 1,000
+    diagnosis = run(ScaledLaterModel(inner, position=300, factor=1000.0, leaf=0))
+    assert (diagnosis.verdict.outcome, diagnosis.verdict.position) == ("breaks", 256)
+    assert np.abs(np.array(diagnosis.excess.mean)[:4]).max() < 1e-6
 
 
 def test_the_planted_excess_is_measured_to_size():

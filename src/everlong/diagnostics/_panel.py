@@ -88,3 +88,19 @@ def sample_targets(panel: Panel, buckets: Buckets, *, context: int, blocks: int,
             for first in sorted(generator.permutation(firsts)[:blocks]):
                 spans.append(((document, int(first), int(min(first + context - 1, stop))), index))
     return spans
+
+
+def mean_by_bucket(found: list[np.ndarray], sample: list[tuple[Span, int]], documents: int, buckets: int) -> np.ndarray:
+    """[documents, buckets], the mean loss over a document's targets in a bucket, from the losses of sampled targets."""
+    sums, counts = np.zeros((documents, buckets)), targets_by_bucket(sample, documents, buckets)
+    for values, ((document, _, _), bucket) in zip(found, sample, strict=True):
+        sums[document, bucket] += values.sum(dtype=np.float64)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def targets_by_bucket(sample: list[tuple[Span, int]], documents: int, buckets: int) -> np.ndarray:
+    """[documents, buckets], how many targets were sampled."""
+    counts = np.zeros((documents, buckets), dtype=np.int64)
+    for (document, first, last), bucket in sample:
+        counts[document, bucket] += last - first + 1
+    return counts

@@ -39,3 +39,52 @@ class DiagnosisConfig:
     def blocks(self, context: int) -> int:
         """Blocks of ``context`` targets that each document gives to each bucket."""
         return max(1, self.targets_per_bucket // (4 if self.quick else 1) // context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuresConfig:
+    """Settings of the measures that say why a model breaks."""
+
+    remembrance_ends: tuple[int, ...] = ()
+    """T of effective remembrance: after how many tokens, less one. Default: four training lengths, and max_length."""
+    remembrance_starts: int = 32
+    """Starts of suffixes for each T, spaced logarithmically."""
+    memory_gib: float = 2.0
+    """Bound on the states of the rows that are read side by side, in GiB."""
+    positions_per_octave: int = 2
+    """How densely states are looked at; positions are spaced logarithmically."""
+    worst_heads: int = 6
+    """How many of the heads that leave their in-range law farthest are named."""
+    projections: int = 64
+    """Random directions on which laws of the state are compared."""
+    permutations: int = 500
+    """Labelings of the null of the state distance."""
+    writes: int = 4
+    """Writes whose decay is followed, in every document."""
+    break_growth: float = 2.0
+    """Where the second moment of a layer's state reaches so many times that at T, a break is predicted."""
+    transplant_positions: int = 3
+    """Positions at which states are exchanged, spaced logarithmically."""
+    memory_targets: int = 128
+    """Targets that each document gives to the measure of used memory."""
+
+    def __post_init__(self) -> None:
+        counts = (
+            "remembrance_starts",
+            "positions_per_octave",
+            "worst_heads",
+            "projections",
+            "permutations",
+            "writes",
+            "transplant_positions",
+            "memory_targets",
+        )
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise EverlongError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if any(end < 1 for end in self.remembrance_ends):
+            raise EverlongError(f"remembrance_ends has {min(self.remembrance_ends)}; every T must be at least 1")
+        if self.break_growth <= 1:
+            raise EverlongError(f"break_growth is {self.break_growth}; it must be above 1")
+        if self.memory_gib <= 0:
+            raise EverlongError(f"memory_gib is {self.memory_gib}; it must be above 0")

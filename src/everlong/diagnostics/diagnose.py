@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from everlong.data.corpus import Corpus
-from everlong.diagnostics._panel import Span, sample_targets, select_panel
+from everlong.diagnostics._panel import mean_by_bucket, sample_targets, select_panel, targets_by_bucket
 from everlong.diagnostics.buckets import curve_buckets, doubling_buckets, octaves
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.diagnostics.paired_excess import paired_excess
@@ -70,8 +70,8 @@ def diagnose(
             if where is whole:
                 by_position[policy.name] = _by_position(found, length)
                 found = [by_position[policy.name][document, first - 1 : last] for document, first, last in spans]
-            by_bucket[policy.name] = _by_bucket(found, sample, len(panel.rows), len(buckets))
-    targets = _targets(sample, len(panel.rows), len(buckets))
+            by_bucket[policy.name] = mean_by_bucket(found, sample, len(panel.rows), len(buckets))
+    targets = targets_by_bucket(sample, len(panel.rows), len(buckets))
     own = f"window:{context}"
     if not np.nanmax(np.abs(by_bucket["carry"][:, 0] - by_bucket[own][:, 0])) < EXACTLY_ZERO:
         raise AssertionError("within the training length the carried state and the window read the same tokens")
@@ -131,18 +131,3 @@ def _by_position(found: list[np.ndarray], length: int) -> np.ndarray:
     for row, values in zip(table, found, strict=True):
         row[: len(values)] = values
     return table
-
-
-def _by_bucket(found: list[np.ndarray], sample: list[tuple[Span, int]], documents: int, buckets: int) -> np.ndarray:
-    """[documents, buckets], the mean loss over a document's targets in a bucket."""
-    sums, counts = np.zeros((documents, buckets)), _targets(sample, documents, buckets)
-    for values, ((document, _, _), bucket) in zip(found, sample, strict=True):
-        sums[document, bucket] += values.sum(dtype=np.float64)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
-def _targets(sample: list[tuple[Span, int]], documents: int, buckets: int) -> np.ndarray:
-    counts = np.zeros((documents, buckets), dtype=np.int64)
-    for (document, first, last), bucket in sample:
-        counts[document, bucket] += last - first + 1
-    return counts

@@ -7,11 +7,15 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class Read:
-    """Reads x[start:stop] from the zero state and scores the targets x[scored_from] .. x[stop], both included."""
+    """Reads x[start:stop] from the zero state and scores the targets x[scored_from] .. x[stop], both included.
+
+    With ``recentre_every``, the drift of the mean state is taken away every so many tokens (see ``Recentre``).
+    """
 
     start: int
     stop: int
     scored_from: int
+    recentre_every: int | None = None
 
     @property
     def length(self) -> int:

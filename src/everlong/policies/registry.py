@@ -6,6 +6,7 @@ POLICIES = Registry(
     "policy",
     {
         "carry": "everlong.policies.carry:Carry",
+        "recentre": "everlong.policies.recentre:Recentre",
         "restart": "everlong.policies.restart:Restart",
         "window": "everlong.policies.window:Window",
     },
