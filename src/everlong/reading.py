@@ -8,12 +8,10 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional
 
+from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
 from everlong.policies._plan import Policy, Read
 from everlong.state import RecurrentState
-
-TOKENS_AT_ONCE = 8192  # of all rows together: large enough for the matrix products, small enough for the caches
-LONGEST_PIECE = 512  # tokens of one row at once
 
 
 @torch.no_grad()

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import tyro
 
-from everlong.cli import convert, diagnose, doctor, repair, report, train
+from everlong.cli import convert, diagnose, doctor, generate, repair, report, train
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.workflows.config import (
     ConvertConfig,
     DiagnoseConfig,
     DoctorConfig,
+    GenerateConfig,
     RepairConfig,
     ReportConfig,
     TrainConfig,
@@ -25,6 +26,7 @@ VERBS = {
     ConvertConfig: convert.run,
     DiagnoseConfig: diagnose.run,
     DoctorConfig: doctor.run,
+    GenerateConfig: generate.run,
     RepairConfig: repair.run,
     ReportConfig: report.run,
     TrainConfig: train.run,
@@ -35,6 +37,7 @@ Verb = (
     | Annotated[TrainConfig, tyro.conf.subcommand("train")]
     | Annotated[DoctorConfig, tyro.conf.subcommand("doctor")]
     | Annotated[ConvertConfig, tyro.conf.subcommand("convert")]
+    | Annotated[GenerateConfig, tyro.conf.subcommand("generate")]
     | Annotated[ReportConfig, tyro.conf.subcommand("report")]
 )
 DESCRIPTION = """How far can your recurrent language model really read? Diagnose it, repair it with a few hundred cheap

@@ -9,7 +9,7 @@ from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.interventions.arms import describe_methods
-from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
+from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config, SamplingConfig
 from everlong.training.config import TrainingConfig
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -152,6 +152,28 @@ class TrainConfig:
     )
     data: DataConfig = field(default_factory=lambda: DataConfig(tokenizer="bytes"))
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig:
+    """Let a model go on with a text, as it writes. The prompt is read whole, however long."""
+
+    model: Model = BUNDLED
+    """A folder or file of any checkpoint format, a hub id owner/name, or "bundled"."""
+    prompt: str
+    """The text to go on with."""
+    max_new_tokens: int = 200
+    """Tokens to write."""
+    sampling: SamplingConfig = field(default_factory=lambda: SamplingConfig(temperature=0.8))
+    stop_tokens: tuple[int, ...] = ()
+    """Token ids at which to stop, such as that of the end of a text."""
+    tokenizer: str | None = None
+    """A tokenizer.json, a folder, a hub id, or "bytes". Default: from the model's folder, then its configuration."""
+    machine: MachineConfig = field(default_factory=MachineConfig)
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise EverlongError(f"--max-new-tokens {self.max_new_tokens} is too small; it must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
