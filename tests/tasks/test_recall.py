@@ -17,7 +17,7 @@ def test_the_fact_asked_for_stands_at_the_exact_distance(tokenizer, facts, dista
         length = task.shortest_length(parameters) + 100 * index
         example = task.example({**parameters, "length": length}, seed=0, index=index)
         text = tokenizer.decode(example.prompt)
-        key = re.search(r" ([a-z]{2}) is$", text).group(1)
+        key = re.findall(r" ([a-z]{2}) is$", text)[0]
         fact = tokenizer.encode(f" {key} is").tolist() + tokenizer.encode(f" {example.target}").tolist()
         fact += tokenizer.encode(".").tolist()
         ids = example.prompt.tolist()

@@ -88,6 +88,7 @@ def test_the_loss_is_on_the_answer_alone_and_rows_read_the_context(name, tokeniz
     for step in range(4):
         batch, again = source.batch(step), TaskSource(task, context=context, batch_size=3, seed=2).batch(step)
         assert batch.tokens.equal(again.tokens)
+        assert batch.loss_mask is not None
         lengths.add(batch.tokens.shape[1])
         for row in range(3):
             index = step * 3 + row

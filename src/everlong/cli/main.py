@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import tyro
 
-from everlong.cli import convert, diagnose, doctor, generate, repair, report, train
+from everlong.cli import convert, diagnose, doctor, evaluate, generate, repair, report, train
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.workflows.config import (
     ConvertConfig,
     DiagnoseConfig,
     DoctorConfig,
+    EvaluateConfig,
     GenerateConfig,
     RepairConfig,
     ReportConfig,
@@ -26,6 +27,7 @@ VERBS = {
     ConvertConfig: convert.run,
     DiagnoseConfig: diagnose.run,
     DoctorConfig: doctor.run,
+    EvaluateConfig: evaluate.run,
     GenerateConfig: generate.run,
     RepairConfig: repair.run,
     ReportConfig: report.run,
@@ -37,6 +39,7 @@ Verb = (
     | Annotated[TrainConfig, tyro.conf.subcommand("train")]
     | Annotated[DoctorConfig, tyro.conf.subcommand("doctor")]
     | Annotated[ConvertConfig, tyro.conf.subcommand("convert")]
+    | Annotated[EvaluateConfig, tyro.conf.subcommand("evaluate")]
     | Annotated[GenerateConfig, tyro.conf.subcommand("generate")]
     | Annotated[ReportConfig, tyro.conf.subcommand("report")]
 )

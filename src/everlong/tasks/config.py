@@ -66,7 +66,7 @@ class CopyingConfig:
 class RecallConfig:
     """Key-value facts in filler: how many, and how far back the one that is asked for."""
 
-    facts: tuple[int, ...] = (1, 4, 16)
+    facts: tuple[int, ...] = (2, 8, 16)
     """Recall: numbers of facts; in training one of them is drawn."""
     distances: tuple[int, ...] = ()
     """Recall: tokens from the end of the fact asked for to the question. None: the facts come first. In training the

@@ -12,8 +12,8 @@ STREAM = 0x7461_736B  # keeps these draws apart from those of the examples thems
 class TaskSource:
     """Rows are examples, each a document of its own; the loss counts their answers alone.
 
-    All rows of a batch have one length, so none is padded and the state that a row ends with is that after its own last
-    token but one, the last that is read.
+    All rows of a batch have one length, so none is padded, and the state that a row ends with is that after the last
+    token which it reads itself: its last but one, for the last is only a target.
 
     Args:
         task: made for training.

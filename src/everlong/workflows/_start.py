@@ -11,10 +11,10 @@ from cattrs.preconf.json import make_converter
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.models.architectures import CONFIGS
 from everlong.runs import Run
-from everlong.workflows.config import Architecture, DiagnoseConfig, RepairConfig, TrainConfig
+from everlong.workflows.config import Architecture, DiagnoseConfig, EvaluateConfig, RepairConfig, TrainConfig
 
 WORK = ("records", "checkpoints", "metrics.jsonl", "bases", "repairs")  # where a run keeps what it has done
-Config = TypeVar("Config", DiagnoseConfig, RepairConfig, TrainConfig)
+Config = TypeVar("Config", DiagnoseConfig, EvaluateConfig, RepairConfig, TrainConfig)
 
 _settings = make_converter()  # an architecture's settings are written with its name
 _settings.register_unstructure_hook_func(
