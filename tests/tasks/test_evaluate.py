@@ -28,6 +28,9 @@ def model():
 class Recorded(Copying):
     """Copying, with prompts of different lengths, that keeps what it was given to score."""
 
+    expected: int
+    seen: list
+
     def draw(self, parameters, random, seed, index):
         return super().draw({"length": parameters["length"] + index}, random, seed, index)
 

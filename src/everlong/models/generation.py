@@ -168,10 +168,18 @@ class Writer:
         output = self._model.advance(chosen.unsqueeze(1), self._state)
         self._logits, self._state = output.logits[:, 0], output.state
         written = list(zip(self.rows, chosen.tolist(), strict=True))
-        places = [place for place, (_, token) in enumerate(written) if token in self._stop_tokens]
-        if places:
-            self._leave(places)
+        self.end(row for row, token in written if token in self._stop_tokens)
         return written
+
+    def end(self, rows: Iterable[int]) -> None:
+        """Ends rows that have not ended: they are not continued any more."""
+        gone = set(rows)
+        if not gone:
+            return
+        ended = torch.tensor([row in gone for row in self.rows], device=self._model.device)
+        self._ended.append(([row for row in self.rows if row in gone], self._state.rows(ended)))
+        self.rows = [row for row in self.rows if row not in gone]
+        self._logits, self._state = self._logits[~ended], self._state.rows(~ended)
 
     def final_state(self) -> RecurrentState:
         """The state of every row, those that ended included, after its last token."""
@@ -179,14 +187,6 @@ class Writer:
         rows = [row for group, _ in groups for row in group]
         back = torch.tensor(rows).argsort().to(self._model.device)
         return concatenate([state for _, state in groups]).rows(back)
-
-    def _leave(self, places: Iterable[int]) -> None:
-        ended = torch.zeros(len(self.rows), dtype=torch.bool)
-        ended[list(places)] = True
-        here = ended.to(self._model.device)
-        self._ended.append(([row for row, gone in zip(self.rows, ended, strict=True) if gone], self._state.rows(here)))
-        self.rows = [row for row, gone in zip(self.rows, ended, strict=True) if not gone]
-        self._logits, self._state = self._logits[~here], self._state.rows(~here)
 
 
 def choose(logits: Float[Tensor, "B S"], sampling: SamplingConfig, uniforms: Float[Tensor, " N"]) -> Int[Tensor, " B"]:

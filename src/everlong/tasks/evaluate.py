@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE, Writer, read_prompts
 from everlong.models.language_model import LanguageModel
-from everlong.reading import stream
+from everlong.reading import read_answers
 from everlong.records import Score, TaskCell
 from everlong.state import RecurrentState
 from everlong.tasks._intervals import interval
@@ -47,11 +46,11 @@ def evaluate(
     for batch in _batches(examples):
         prompts = [torch.from_numpy(example.prompt.astype(np.int64)) for example in batch]
         logits, state = read_prompts(model, prompts, advance=advance)
-        forced, nats = _forced(model, logits, state, [example.answer for example in batch])
+        forced, losses = read_answers(model, logits, state, [example.answer for example in batch])
         written = _written(model, logits, state, max(map(task.tokens_to_write, batch)))
         for place, example in enumerate(batch):
             said = written[place, : task.tokens_to_write(example)]
-            scores = {**task.score(example, forced[place], said), NATS: nats[place]}
+            scores = {**task.score(example, forced[place], said), NATS: float(losses[place].mean())}
             for name, value in scores.items():
                 values.setdefault(name, []).append(value)
     arrays = {name: np.array(of_all) for name, of_all in values.items()}
@@ -73,40 +72,6 @@ def _batches(examples: Sequence[Example]) -> Iterator[Sequence[Example]]:
     rows = max(1, TOKENS_AT_ONCE // min(longest, LONGEST_PIECE))
     for start in range(0, len(examples), rows):
         yield examples[start : start + rows]
-
-
-def _forced(
-    model: LanguageModel, logits: Tensor, state: RecurrentState, answers: Sequence[np.ndarray]
-) -> tuple[list[np.ndarray], list[float]]:
-    """The likeliest token at each position of the answers, and the mean loss of each answer.
-
-    Shorter answers are read with padding behind them, which nothing before it sees; the state is thrown away.
-    """
-    padded = torch.zeros(len(answers), max(map(len, answers)), dtype=torch.int64)
-    for row, answer in enumerate(answers):
-        padded[row, : len(answer)] = torch.from_numpy(answer.astype(np.int64))
-    padded = padded.to(model.device)
-    likeliest, losses = [], []
-    position = 0
-    for piece in (logits.unsqueeze(1), *_pieces(model, padded[:, :-1], state)):
-        known = piece[..., : model.config.vocab_size].float()
-        targets = padded[:, position : position + known.shape[1]]
-        likeliest.append(known.argmax(dim=2))
-        losses.append(
-            functional.cross_entropy(known.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-        )
-        position += known.shape[1]
-    tokens, nats = torch.cat(likeliest, dim=1).cpu().numpy(), torch.cat(losses, dim=1).cpu().numpy()
-    rows = range(len(answers))
-    return [tokens[row, : len(answers[row])] for row in rows], [
-        float(nats[row, : len(answers[row])].mean()) for row in rows
-    ]
-
-
-def _pieces(model: LanguageModel, tokens: Tensor, state: RecurrentState) -> Iterator[Tensor]:
-    """The logits of an answer that is read, piece by piece; an answer of one token has no more to read."""
-    if tokens.shape[1]:
-        yield from (output.logits for output in stream(model, tokens, state))
 
 
 def _written(model: LanguageModel, logits: Tensor, state: RecurrentState, count: int) -> np.ndarray:
