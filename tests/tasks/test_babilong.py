@@ -8,6 +8,7 @@ import pytest
 
 from everlong.data.tokenizers import ByteTokenizer, load_tokenizer
 from everlong.errors import EverlongError
+from everlong.tasks._books import Books
 from everlong.tasks._labels import LABELS, named, right
 from everlong.tasks.babilong import BABILong
 from everlong.tasks.config import QUESTIONS, BABILongConfig
@@ -38,6 +39,18 @@ def test_facts_stand_in_order_between_whole_sentences_of_one_book(babi, books):
         assert sum(jump != 1 for jump in jumps) <= 1  # at the end of a book another one begins
         broken = re.sub(r" Sentence \d+ of book \w+ says little\.", "", rest)
         assert len(broken) < 40  # the rest of the first sentence
+
+
+def test_text_has_its_exact_length_where_the_last_sentence_is_longer_than_the_first_ones(tmp_path):
+    (tmp_path / "uneven.txt").write_text(
+        " ".join(f"Short one {n}. A long one {n} {'goes on ' * 30}." for n in range(50))
+    )
+    books = Books((str(tmp_path),))
+    for count in range(0, 700, 7):
+        sentences = books.sentences(np.random.default_rng(count), count, ByteTokenizer().encode)
+        assert sum(map(len, sentences)) == count
+        whole = [ByteTokenizer().decode(sentence) for sentence in sentences[1:]]
+        assert all(text.startswith((" Short one", " A long one")) and text.endswith(".") for text in whole)
 
 
 def test_facts_are_scattered(babi, books):

@@ -27,8 +27,8 @@ class Books:
     def sentences(self, random: np.random.Generator, count: int, ids: Callable[[str], np.ndarray]) -> list[np.ndarray]:
         """Consecutive sentences of ``count`` tokens together.
 
-        They begin at a place that is drawn, and go on in another book, drawn too, where one ends. The first sentence
-        loses its beginning, so that the number is exact and every other one is whole.
+        They begin at a place that is drawn, and go on in another book, drawn too, where one ends. What is too
+        much is taken off in front, so that the number is exact and every sentence but the first is whole.
 
         Args:
             random: of the draws.
@@ -54,6 +54,11 @@ class Books:
                     taken.append(ids(f" {sentence}"))
                     total += len(taken[-1])
             broken = False
-        if taken:
-            taken[0] = taken[0][total - count :]
+        surplus, first = total - count, 0
+        while surplus and surplus >= len(taken[first]):  # the last sentence can be longer than the first ones
+            surplus -= len(taken[first])
+            first += 1
+        taken = taken[first:]
+        if surplus:
+            taken[0] = taken[0][surplus:]
         return taken
