@@ -34,10 +34,11 @@ def passkey_figure(results: Results) -> Chart | None:
     axes.set_yticks(range(len(depths)), [f"{depth:g}" for depth in depths])
     axes.set_xlabel("length in tokens")
     axes.set_ylabel("depth of the key")
-    context = evaluation.context
-    if context and lengths[0] <= context < lengths[-1]:
-        beyond = sum(length <= context + 1 for length in lengths)
-        axes.axvline(beyond - 0.5, color="#D55E00", linewidth=2)
+    context = evaluation.context or 0
+    within = sum(length <= context + 1 for length in lengths)  # the last token of an example is not read
+    line = 0 < within < len(lengths)
+    if line:
+        axes.axvline(within - 0.5, color="#D55E00", linewidth=2)
     return Chart(
         name="passkey",
         title="Passkey retrieval",
@@ -45,7 +46,7 @@ def passkey_figure(results: Results) -> Chart | None:
             examples=max(cell.examples for cell in evaluation.cells),
             confidence=evaluation.confidence,
             chance=evaluation.cells[0].floors["chance"],
-            context=f" Right of the line, beyond the training length of {context:,} tokens." if context else "",
+            context=f" Right of the line, beyond the training length of {context:,} tokens." if line else "",
         ),
         figure=figure,
         columns=("length", "depth", "examples", "mean", "lower", "upper"),
