@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from everlong.data.documents import Document, read_documents
+from everlong.data.documents import Document
+from everlong.data.inputs import read_documents
 
 SHORTEST = 10  # characters of a sentence; shorter pieces are headings, numbers and initials
 WINDOW = 1 << 14  # characters that are cut into sentences at once
