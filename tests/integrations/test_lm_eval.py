@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 def harness(folder):
     from everlong.integrations.lm_eval import EverlongLM
 
-    return EverlongLM(str(folder), dtype="float64", backend="chunked")
+    return EverlongLM.create_from_arg_obj({"pretrained": str(folder), "dtype": "float64", "backend": "chunked"})
 
 
 def request(kind, *arguments):
@@ -113,7 +113,7 @@ def test_samples_follow_the_seed_and_unknown_settings_are_refused(harness):
 def test_an_input_beyond_max_length_is_an_error_and_never_cut(folder):
     from everlong.integrations.lm_eval import EverlongLM
 
-    harness = EverlongLM(str(folder), max_length=100, backend="chunked")
+    harness = EverlongLM.create_from_arg_string(f"pretrained={folder},max_length=100,backend=chunked")
     for call in (
         lambda: harness.loglikelihood_rolling([request("loglikelihood_rolling", TEXT)]),
         lambda: harness.loglikelihood([request("loglikelihood", TEXT, " a")]),

@@ -85,7 +85,9 @@ def test_both_figures_are_drawn_with_every_cell_in_their_data(run):
 
 
 def test_too_many_lines_become_their_mean(run):
-    figure = task_figure(load_results(run)).figure
+    chart = task_figure(load_results(run))
+    assert chart is not None
+    figure = chart.figure
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["babilong, mean of 10", "recall facts 2", "recall facts 8"]
     assert figure.axes[0].lines[0].get_ydata() == pytest.approx([0.45, 0.45])
@@ -93,10 +95,12 @@ def test_too_many_lines_become_their_mean(run):
 
 def test_the_line_at_the_training_length_stands_between_the_lengths_and_only_there(run):
     chart = passkey_figure(load_results(run))
+    assert chart is not None
     assert "training length of 512" in chart.caption
     assert len(chart.figure.axes[0].lines) == 1
     run.save("evaluation-passkey", evaluation("passkey", PASSKEY.cells, context=64))
     chart = passkey_figure(load_results(run))
+    assert chart is not None
     assert "training length" not in chart.caption
     assert not chart.figure.axes[0].lines
 

@@ -128,13 +128,14 @@ class EverlongLM(TemplateLM):
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Continues contexts up to the first stop sequence, which is left out."""
-        prompts = [self.tok_encode(request.args[0]) or [self._prefix] for request in requests]
+        given: list[Any] = [request.args for request in requests]  # (context, settings); the harness types it loosely
+        prompts = [self.tok_encode(context) or [self._prefix] for context, _ in given]
         alike: dict[str, list[int]] = defaultdict(list)
-        for index, request in enumerate(requests):
-            alike[repr(sorted(request.args[1].items()))].append(index)
+        for index, (_, wanted) in enumerate(given):
+            alike[repr(sorted(wanted.items()))].append(index)
         results = [""] * len(requests)
         for members in alike.values():
-            settings = _Settings(requests[members[0]].args[1])
+            settings = _Settings(given[members[0]][1])
             for index in members:
                 self._check(len(prompts[index]) + settings.most)
             for rows in self._side_by_side(members, [len(prompts[index]) for index in members]):
