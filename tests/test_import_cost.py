@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-VERBS = ["convert", "diagnose", "doctor", "repair", "report", "train"]
+VERBS = ["convert", "diagnose", "doctor", "evaluate", "generate", "repair", "report", "train"]
 HEAVY = "{'torch', 'transformers', 'numba', 'scipy', 'matplotlib', 'datasets'} & set(sys.modules)"
 
 

@@ -20,7 +20,10 @@ from everlong.records import (
     Exposure,
     Fact,
     Record,
+    Score,
     StateLeaf,
+    TaskCell,
+    TaskEvaluation,
     Training,
     Verdict,
     load_record,
@@ -77,6 +80,18 @@ def example(kind: Any) -> Any:
     return {int: 3, float: NAN, str: "naïve", bool: True, np.ndarray: np.array([[1.5, NAN]], dtype=np.float32)}[kind]
 
 
+SCORE = Score(mean=0.5, lower=0.1, upper=NAN)
+CELL = TaskCell(
+    task="recall",
+    parameters={"length": 2048, "facts": 4, "distance": None, "depth": 0.1, "question": "qa1"},
+    examples=2,
+    tokens_read=4096,
+    scores={"accuracy": SCORE},
+    floors={"chance": 0.1},
+    values={"accuracy": np.array([0.0, 1.0]), "nats": np.array([1.5, 2.5])},
+    notes=("3 of 9 questions are left out",),
+    seconds=0.5,
+)
 RECORDS = {
     **{
         kind.__name__: example(kind)
@@ -138,6 +153,26 @@ RECORDS = {
         backend="chunked",
         seconds=0.1,
         model_folder="models/state_passing",
+    ),
+    "score": SCORE,
+    "task cell": CELL,
+    "task evaluation": TaskEvaluation(
+        task="passkey",
+        measures=("accuracy",),
+        length_is="tokens",
+        settings={"depths": [0.1, 0.9], "wording": "full"},
+        model="tiny",
+        architecture="gla",
+        parameters=7,
+        context=None,
+        tokenizer="bytes",
+        cells=(CELL, CELL),
+        confidence=0.95,
+        seed=0,
+        backend="chunked",
+        device="cpu",
+        dtype="float32",
+        seconds=1.5,
     ),
     "diagnosis": make_diagnosis(),
     "repair": make_repair(),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import torch
@@ -11,12 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from everlong.errors import EverlongError
+from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
 from everlong.policies._plan import Policy, Read
 from everlong.state import RecurrentState, concatenate
-
-TOKENS_AT_ONCE = 8192  # of all rows together: large enough for the matrix products, small enough for the caches
-LONGEST_PIECE = 512  # tokens of one row at once
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,41 @@ def states_at(
         start = position
         assert state is not None, "positions ascend from 1"
         yield position, state
+
+
+@torch.no_grad()
+def read_answers(
+    model: LanguageModel, logits: Float[Tensor, "B S"], state: RecurrentState, answers: Sequence[np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Reads a given continuation of each row (teacher-forced) from the state after its prompt.
+
+    Shorter answers are read with padding behind them, which nothing before it sees; the state is thrown away.
+
+    Args:
+        model: reads.
+        logits: of what follows each row's prompt.
+        state: after each row's prompt.
+        answers: token ids, at least one a row.
+
+    Returns:
+        For each row the likeliest token at every position of its answer, and the answer's losses in nats.
+    """
+    padded = torch.zeros(len(answers), max(map(len, answers)), dtype=torch.int64)
+    for row, answer in enumerate(answers):
+        padded[row, : len(answer)] = torch.from_numpy(answer.astype(np.int64))
+    padded = padded.to(model.device)
+    likeliest, losses, position = [], [], 0
+    rest = (output.logits for output in stream(model, padded[:, :-1], state)) if padded.shape[1] > 1 else ()
+    for piece in chain([logits.unsqueeze(1)], rest):
+        known = piece[..., : model.config.vocab_size].float()
+        targets = padded[:, position : position + known.shape[1]]
+        nats = functional.cross_entropy(known.flatten(0, 1), targets.flatten(), reduction="none")
+        likeliest.append(known.argmax(dim=2))
+        losses.append(nats.view_as(targets))
+        position += known.shape[1]
+    tokens, nats = torch.cat(likeliest, dim=1).cpu().numpy(), torch.cat(losses, dim=1).cpu().numpy()
+    ends = list(enumerate(map(len, answers)))
+    return [tokens[row, :end] for row, end in ends], [nats[row, :end] for row, end in ends]
 
 
 def stream(

@@ -30,3 +30,62 @@ def test_every_architecture_is_trained_saved_and_resumed(architecture, text, tmp
     assert (opened.context, opened.tokenizer) == (16, "bytes")
     assert load_record(run / "records" / "training-scratch.json").steps == 3
     assert main(["train", "--resume", str(run)]) == 0
+
+
+SHORT = ["--steps", "3", "--batch-size", "2", "--backend", "chunked"]
+
+
+def record_of(run):
+    return load_record(run / "records" / "training-finetuned.json")
+
+
+@pytest.mark.parametrize("method", ["zero", "fitted_noise", "state_passing"])
+def test_a_model_is_fine_tuned_on_a_task_with_the_loss_on_the_answers(method, model, tmp_path):
+    run = tmp_path / "run"
+    task = ["--task", "passkey", "--wording", "compact", "--context", "60", "--method", method]
+    assert main(["train", "--start", str(model), *task, *SHORT, "--output", str(run)]) == 0
+    record = record_of(run)
+    assert (record.method, record.context) == (method, 60)
+    assert record.read_tokens == 3 * 2 * 60
+    assert record.scored_tokens == 3 * 2 * len(" 12345.")
+    tuned = open_model(run / "models" / "finetuned")
+    assert (tuned.context, tuned.tokenizer, tuned.format) == (60, "bytes", "everlong")
+    before = open_model(model).model.state_dict()
+    assert any(not tensor.equal(before[name]) for name, tensor in tuned.model.state_dict().items())
+    assert main(["train", "--resume", str(run)]) == 0
+
+
+def test_copying_is_learned_from_scratch_with_rows_of_other_lengths_in_every_batch(tmp_path):
+    run = tmp_path / "run"
+    task = ["--task", "copying", "--copy-shortest", "2", "--copy-longest", "6", "--context", "16"]
+    method = ["--method", "state_passing", "--output", str(run)]
+    assert main(["train", *task, *SHORT, *method, "mamba2", *flags(TINY["mamba2"])]) == 0
+    record = load_record(run / "records" / "training-scratch.json")
+    lengths = record.read_tokens / 2
+    assert 3 * 6 <= lengths <= 3 * 14
+    assert record.scored_tokens == record.read_tokens // 2
+
+
+def test_text_is_trained_on_in_the_order_that_the_method_needs(model, text, tmp_path):
+    run = tmp_path / "run"
+    data = ["--data", str(text), "--method", "tbtt", "--output", str(run)]
+    assert main(["train", "--start", str(model), *data, *SHORT]) == 0
+    assert record_of(run).context == 16
+    assert record_of(run).settings["intervention"]["data_order"] == "contiguous"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--start", "MODEL", "--task", "passkey"], "does not fit into a length of 17"),
+        (["--start", "MODEL", "gla", "--vocab-size", "256"], "give none beside it"),
+        (["--start", "MODEL", "--method", "prayer"], "unknown method 'prayer'"),
+        (["--task", "prayer"], "unknown task 'prayer'"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(model, tmp_path, capsys, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *[str(model) if argument == "MODEL" else argument for argument in arguments]]) == 2
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("everlong: ")]
+    assert len(error) == 1
+    assert words in error[0]

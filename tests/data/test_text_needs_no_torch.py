@@ -7,7 +7,7 @@ import pytest
 
 MODULES = [
     *("config", "corpus", "dataset", "documents", "inputs", "opening", "orders", "standard_library"),
-    *("token_file", "tokenization", "tokenizers"),
+    *("text_stream", "token_file", "tokenization", "tokenizers"),
 ]
 
 

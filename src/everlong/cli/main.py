@@ -13,12 +13,14 @@ from typing import Annotated, Any
 import tyro
 
 from everlong import launch
-from everlong.cli import convert, diagnose, doctor, repair, report, train
+from everlong.cli import convert, diagnose, doctor, evaluate, generate, repair, report, train
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.workflows.config import (
     ConvertConfig,
     DiagnoseConfig,
     DoctorConfig,
+    EvaluateConfig,
+    GenerateConfig,
     RepairConfig,
     ReportConfig,
     TrainConfig,
@@ -28,6 +30,8 @@ VERBS = {
     ConvertConfig: convert.run,
     DiagnoseConfig: diagnose.run,
     DoctorConfig: doctor.run,
+    EvaluateConfig: evaluate.run,
+    GenerateConfig: generate.run,
     RepairConfig: repair.run,
     ReportConfig: report.run,
     TrainConfig: train.run,
@@ -38,6 +42,8 @@ Verb = (
     | Annotated[TrainConfig, tyro.conf.subcommand("train")]
     | Annotated[DoctorConfig, tyro.conf.subcommand("doctor")]
     | Annotated[ConvertConfig, tyro.conf.subcommand("convert")]
+    | Annotated[EvaluateConfig, tyro.conf.subcommand("evaluate")]
+    | Annotated[GenerateConfig, tyro.conf.subcommand("generate")]
     | Annotated[ReportConfig, tyro.conf.subcommand("report")]
 )
 DESCRIPTION = """How far can your recurrent language model really read? Diagnose it, repair it with a few hundred cheap

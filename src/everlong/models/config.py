@@ -251,3 +251,23 @@ class RWKV6Config(LanguageModelConfig):
             raise EverlongError(
                 f"the {self.nheads} heads do not divide expand_v * d_model = {self.expand_v * self.d_model:g}"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """How the next token is chosen from the logits."""
+
+    temperature: float = 0.0
+    """Logits are divided by it; 0: always the likeliest token."""
+    top_k: int | None = None
+    """Draw among this many of the likeliest tokens only."""
+    top_p: float = 1.0
+    """Draw among the likeliest tokens that together have at least this probability only."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise EverlongError(f"temperature is {self.temperature}; it must be at least 0 and finite")
+        if self.top_k is not None and self.top_k < 1:
+            raise EverlongError(f"top_k is {self.top_k}; it must be at least 1")
+        if not 0 < self.top_p <= 1:
+            raise EverlongError(f"top_p is {self.top_p}; it must be above 0 and at most 1")

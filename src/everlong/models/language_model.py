@@ -5,9 +5,9 @@ the leaves of its state, and ``forward(x, state, resets) -> (y, final state)``, 
 layer's leaves by name. It may bring a second such part for every block ("mlp"), stateless or not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from everlong.models._norms import Norm, RMSNorm
-from everlong.models.config import LanguageModelConfig
+from everlong.models.config import LanguageModelConfig, SamplingConfig
 from everlong.ops._inputs import check_length
 from everlong.ops.backends import Recurrence
 from everlong.state import LeafSpec, RecurrentState, StateSpec
+
+if TYPE_CHECKING:
+    from everlong.models.generation import Generated
 
 
 @runtime_checkable
@@ -186,6 +189,36 @@ class LanguageModel(nn.Module):
             Logits for every token's successor, and the state after the last token. Running x and then y with the
             carried state equals running xy, in logits, final state and gradients.
         """
+        x, final = self._read(tokens, state, resets)
+        return LanguageModelOutput(self.lm_head(x), final)
+
+    def advance(self, tokens: Int[Tensor, "B T"], state: RecurrentState | None = None) -> LanguageModelOutput:
+        """Reads tokens as the call does, and gives the last token's logits alone: [B, 1, S].
+
+        Of a long prompt no other logits are wanted, and at a vocabulary of 50,000 they are most of the memory.
+        """
+        x, final = self._read(tokens, state, None)
+        return LanguageModelOutput(self.lm_head(x[:, -1:]), final)
+
+    def generate(
+        self,
+        tokens: Int[Tensor, "B T"] | Sequence[Int[Tensor, " _"]],
+        state: RecurrentState | None = None,
+        max_new_tokens: int = 1,
+        *,
+        sampling: SamplingConfig | None = None,
+        stop_tokens: Collection[int] = (),
+        seed: int = 0,
+    ) -> "Generated":
+        """Continues prompts; see ``everlong.models.generation.generate``."""
+        from everlong.models.generation import generate
+
+        return generate(self, tokens, state, max_new_tokens, sampling=sampling, stop_tokens=stop_tokens, seed=seed)
+
+    def _read(
+        self, tokens: Tensor, state: RecurrentState | None, resets: Tensor | None
+    ) -> tuple[Tensor, RecurrentState]:
+        """The normed output of the last block [B, T, C], and the final state."""
         check_length(tokens)
         batch_size = tokens.shape[0]
         spec = self.state_spec
@@ -200,5 +233,4 @@ class LanguageModel(nn.Module):
         for index, block in enumerate(self.backbone.blocks):
             x, final = block(x, state.layer(index), resets)
             finals.extend(final[name] for name in spec.by_layer[index])
-        logits = self.lm_head(self.backbone.norm_f(x))
-        return LanguageModelOutput(logits, RecurrentState(spec, tuple(finals)))
+        return self.backbone.norm_f(x), RecurrentState(spec, tuple(finals))

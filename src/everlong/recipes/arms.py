@@ -20,7 +20,7 @@ from everlong.models.config import Mamba2Config
 from everlong.workflows._nested import in_folder
 from everlong.workflows.config import MachineConfig, RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.experiment import experiment
-from everlong.workflows.train import NAME, train
+from everlong.workflows.train import SCRATCH, train
 
 ARMS = {
     "paper": ("random_noise", "fitted_noise", "correlated_noise", "state_passing", "tbtt"),
@@ -100,7 +100,7 @@ def main(recipe: ArmsRecipe) -> None:
 
 def _base(recipe: ArmsRecipe, seed: int) -> str:
     folder = recipe.output / "bases" / f"base-{seed}"
-    if not (folder / "records" / f"training-{NAME}.json").is_file():
+    if not (folder / "records" / f"training-{SCRATCH}.json").is_file():
         default = TrainConfig()
         assert isinstance(default.model, Mamba2Config)
         config = TrainConfig(
@@ -112,7 +112,7 @@ def _base(recipe: ArmsRecipe, seed: int) -> str:
             runtime=_runtime(recipe, recipe.machine.seed + seed),
         )
         train(in_folder(config, folder))
-    return str(folder / "models" / NAME)
+    return str(folder / "models" / SCRATCH)
 
 
 def _runtime(recipe: ArmsRecipe, seed: int) -> RuntimeConfig:

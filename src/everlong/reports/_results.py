@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from everlong.records import Diagnosis, Experiment, Repair, Training
+from everlong.records import Diagnosis, Experiment, Repair, TaskEvaluation, Training
 from everlong.reports._words import method_name
 from everlong.runs import Run
 
@@ -25,6 +25,8 @@ class Results:
     trainings: dict[str, Training]
     repair: Repair | None
     experiment: Experiment | None
+    evaluations: dict[str, TaskEvaluation]
+    """By task."""
     losses: dict[str, tuple[tuple[int, float], ...]]
     """Phase of training -> (step, loss)."""
 
@@ -43,7 +45,9 @@ class Results:
     @property
     def finished(self) -> bool:
         """Whether the record that ends the verb's work is there."""
-        return bool({"repair": self.repair or self.experiment, "train": self.trainings}.get(self.verb, self.diagnoses))
+        repaired = self.repair or self.experiment
+        last = {"repair": repaired, "train": self.trainings, "evaluate": self.evaluations}
+        return bool(last.get(self.verb, self.diagnoses))
 
     def name(self, label: str) -> str:
         """The name of a model: outside a repair nothing comes "before", so the model goes by its own name."""
@@ -67,6 +71,7 @@ def load_results(run: Run) -> Results:
         trainings=_family(run, "training-", names),
         repair=run.load("repair") if "repair" in names else None,
         experiment=run.load("experiment") if "experiment" in names else None,
+        evaluations=_family(run, "evaluation-", names),
         losses=_read_losses(run),
     )
 

@@ -8,9 +8,19 @@ from everlong.reports.excess_figure import excess_figure
 from everlong.reports.experiment_figure import experiment_figure
 from everlong.reports.exposure_figure import exposure_figure
 from everlong.reports.loss_figure import loss_figure
+from everlong.reports.passkey_figure import passkey_figure
+from everlong.reports.task_figure import task_figure
 from everlong.reports.training_figure import training_figure
 
-FIGURES = (experiment_figure, loss_figure, excess_figure, exposure_figure, training_figure)
+FIGURES = (
+    experiment_figure,
+    loss_figure,
+    excess_figure,
+    passkey_figure,
+    task_figure,
+    exposure_figure,
+    training_figure,
+)
 """In the order of the page; a figure whose records are not there is left out."""
 
 

@@ -17,10 +17,10 @@ from everlong.models.architectures import CONFIGS
 from everlong.reports.page import PAGE, write_report
 from everlong.runs import Run
 from everlong.training.processes import Processes
-from everlong.workflows.config import Architecture, DiagnoseConfig, RepairConfig, TrainConfig
+from everlong.workflows.config import Architecture, DiagnoseConfig, EvaluateConfig, RepairConfig, TrainConfig
 
 WORK = ("records", "checkpoints", "metrics.jsonl", "bases", "repairs")  # where a run keeps what it has done
-Config = TypeVar("Config", DiagnoseConfig, RepairConfig, TrainConfig)
+Config = TypeVar("Config", DiagnoseConfig, EvaluateConfig, RepairConfig, TrainConfig)
 
 _settings = make_converter()  # an architecture's settings are written with its name
 _settings.register_unstructure_hook_func(

@@ -9,7 +9,8 @@ from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.interventions.arms import describe_methods
-from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
+from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config, SamplingConfig
+from everlong.tasks.config import TasksConfig, parse_length
 from everlong.training.config import EngineConfig, TrainingConfig
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -127,7 +128,10 @@ class RepairConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Train a model from scratch. The defaults are the bundled model's recipe: Mamba-2 with planted slow decays.
+    """Train a model: from scratch, or on from another, on text or on a task.
+
+    The defaults are the bundled model's recipe: Mamba-2 with planted slow decays on the standard library's sources.
+    `everlong train --start MODEL --task passkey --method fitted_noise --learning-rate 3e-4` fine-tunes a model.
 
     An architecture and its settings come last: `everlong train --context 128 gla --d-model 128 --n-layer 4`.
     """
@@ -143,16 +147,81 @@ class TrainConfig:
             A_init_range=(0.01, 1.0),
         )
     )
-    context: int = 64
-    """Training length in tokens."""
-    data_order: Literal["contiguous", "packed", "shuffled"] = "shuffled"
+    start: str | None = None
+    """Go on from this model, a MODEL as of other verbs; its architecture and format are kept. Default: from scratch."""
+    context: int | None = None
+    """Training length in tokens. Default: the --start model's own; from scratch 64."""
+    method: str = "zero"
+    """What rows start from: zero, state_passing, tbtt, fitted_noise, random_noise."""
+    data_order: Literal["contiguous", "packed", "shuffled"] | None = None
     """How documents fill the rows: chunks in random order; chunks that go on from batch to batch; or packed, whole
-    documents one after another in a row (the choice for many that are shorter than --context)."""
+    documents one after another in a row (the choice for many that are shorter than --context). Default: what the
+    method needs, else shuffled."""
+    task: str | None = None
+    """Train on examples of babilong, copying, passkey or recall, with the loss on their answers. Default: on text."""
+    tasks: TasksConfig = field(default_factory=TasksConfig)
     training: TrainingConfig = field(
         default_factory=lambda: TrainingConfig(steps=1500, batch_size=32, learning_rate=3e-3)
     )
     data: DataConfig = field(default_factory=lambda: DataConfig(tokenizer="bytes"))
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig:
+    """What can the model still do at a length? Runs tasks over a grid of lengths, with intervals and floors."""
+
+    model: Model = BUNDLED
+    """A folder or file of any checkpoint format, a hub id owner/name, or "bundled"."""
+    context: int | None = None
+    """Tokens at a time that the model was trained at, to be shown. Default: the model's own record, if it has one."""
+    task: tuple[str, ...] = ("passkey",)
+    """Which tasks: babilong, copying, passkey, recall."""
+    lengths: tuple[str, ...] = ("1k", "2k", "4k", "8k", "16k")
+    """Lengths: 300, 2k, 256k. Tokens of prompt and answer together; for copying, letters of the string."""
+    examples: int = 100
+    """Examples in each cell of the grid."""
+    confidence: float = 0.95
+    """Of the interval of each cell."""
+    tasks: TasksConfig = field(default_factory=TasksConfig)
+    tokenizer: str | None = None
+    """A tokenizer.json, a folder, a hub id, or "bytes". Default: from the model's folder, then its configuration."""
+    cache: str | None = None
+    """Folder that keeps the examples, for other runs. Default: $XDG_CACHE_HOME/everlong/tasks."""
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+    def __post_init__(self) -> None:
+        if self.examples < 1:
+            raise EverlongError(f"--examples {self.examples} is too few; it must be at least 1")
+        if not 0 < self.confidence < 1:
+            raise EverlongError(f"--confidence {self.confidence} must lie between 0 and 1")
+        for name in ("task", "lengths"):
+            if not getattr(self, name):
+                raise EverlongError(f"--{name} is empty; give one or more")
+        for length in self.lengths:
+            parse_length(length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig:
+    """Let a model go on with a text, as it writes. The prompt is read whole, however long."""
+
+    model: Model = BUNDLED
+    """A folder or file of any checkpoint format, a hub id owner/name, or "bundled"."""
+    prompt: str
+    """The text to go on with."""
+    max_new_tokens: int = 200
+    """Tokens to write."""
+    sampling: SamplingConfig = field(default_factory=lambda: SamplingConfig(temperature=0.8))
+    stop_tokens: tuple[int, ...] = ()
+    """Token ids at which to stop, such as that of the end of a text."""
+    tokenizer: str | None = None
+    """A tokenizer.json, a folder, a hub id, or "bytes". Default: from the model's folder, then its configuration."""
+    machine: MachineConfig = field(default_factory=MachineConfig)
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise EverlongError(f"--max-new-tokens {self.max_new_tokens} is too small; it must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

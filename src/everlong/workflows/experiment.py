@@ -23,7 +23,7 @@ from everlong.workflows._start import start_run
 from everlong.workflows._subject import open_checkpoint
 from everlong.workflows.config import RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import arms_of, repair
-from everlong.workflows.train import NAME, train
+from everlong.workflows.train import SCRATCH, train
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class _Experimenting:
         if not config.base_count:
             return (config.bases or (config.model,))[place]
         folder = self.run.path / "bases" / f"base-{place}"
-        model = folder / "models" / NAME
-        if not (folder / "records" / f"training-{NAME}.json").is_file():
+        model = folder / "models" / SCRATCH
+        if not (folder / "records" / f"training-{SCRATCH}.json").is_file():
             self.progress.say(f"base {place + 1} of {config.base_count} is trained")
             recipe = TrainConfig(
                 context=config.context or TrainConfig().context,

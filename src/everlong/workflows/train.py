@@ -1,4 +1,4 @@
-"""`everlong train`: a model from scratch, from a typed configuration."""
+"""`everlong train`: a model from scratch or on from another, on text or on a task, from a typed configuration."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,46 +6,126 @@ from shutil import rmtree
 
 import torch
 
+from everlong.checkpoints._checkpoint import Checkpoint
 from everlong.data.orders import DATA_ORDERS
-from everlong.data.tokenizers import load_tokenizer
+from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
+from everlong.interventions._protocol import Intervention
 from everlong.interventions.methods import create as create_intervention
 from everlong.loading import parse_dtype, save
 from everlong.models.architectures import ARCHITECTURES
+from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
+from everlong.tasks.registry import TASKS
+from everlong.tasks.source import TaskSource
 from everlong.training.checkpoint import discard
+from everlong.training.loop import Source
 from everlong.training.loop import train as run_loop
 from everlong.workflows._start import page_of, start_run
-from everlong.workflows._subject import best_device, open_text
+from everlong.workflows._subject import best_device, check_context, open_checkpoint, open_text
 from everlong.workflows.config import TrainConfig
 
-NAME = "scratch"
+SCRATCH, FINETUNED = "scratch", "finetuned"
+CONTEXT = 64  # of a model from scratch
+DEFAULT_ORDER = "shuffled"
 
 
 def train(config: TrainConfig, progress: Progress | None = None) -> tuple[Training, Path]:
-    """Trains a model from scratch; see ``TrainConfig``.
+    """Trains a model; see ``TrainConfig``.
 
     Returns:
-        The record, and the page of the report; the model lies in models/scratch beside it.
+        The record, and the page of the report; the model lies in models/scratch or models/finetuned beside it.
     """
     progress = progress or Progress()
     with start_run("train", config) as (run, config):
-        record = run.phase(f"training-{NAME}", lambda: _work(run, config, progress), everyone=True)
-        run.crew.on_main(lambda: discard(run.path, NAME))
+        name = SCRATCH if config.start is None else FINETUNED
+        record = run.phase(f"training-{name}", lambda: _work(run, name, config, progress), everyone=True)
+        run.crew.on_main(lambda: discard(run.path, name))
         return record, page_of(run)
 
 
-def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
-    runtime, settings = config.runtime, config.training
-    tokenizer = load_tokenizer(config.data.tokenizer)
-    if tokenizer.vocab_size > config.model.vocab_size:
+def _work(run: Run, name: str, config: TrainConfig, progress: Progress) -> Training:
+    checkpoint = _open(config)
+    start = checkpoint.model if isinstance(checkpoint, Checkpoint) else checkpoint
+    context = config.context
+    if context is None:
+        context = CONTEXT if isinstance(checkpoint, LanguageModel) else checkpoint.context
+    if context is None:
+        raise EverlongError(f"the length that {config.start} was trained at is not known: give --context N, in tokens")
+    tokenizer = _tokenizer(config, checkpoint)
+    intervention = create_intervention(config.method, seed=config.runtime.seed)
+    source = _source(run, config, tokenizer, intervention, context, start.config.vocab_size, progress)
+    record = run_loop(
+        start,
+        source,
+        intervention,
+        config.training,
+        run=run,
+        phase=name,
+        progress=progress,
+        label=f"training {'from scratch' if config.start is None else config.start}",
+    )
+    folder = run.path / "models" / name
+
+    def write() -> None:
+        rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
+        if isinstance(checkpoint, Checkpoint):
+            save(replace(checkpoint, context=context), folder)
+        else:
+            save(checkpoint, folder, context=context, tokenizer=tokenizer.name)
+
+    run.crew.on_main(write)
+    return replace(record, model_folder=str(folder.relative_to(run.path)))
+
+
+def _open(config: TrainConfig) -> Checkpoint | LanguageModel:
+    """The model that training goes on from, or a fresh one."""
+    check_context(config.context)
+    runtime = config.runtime
+    if config.start is not None:
+        if config.model != TrainConfig().model:
+            raise EverlongError(f"--start {config.start} has its own architecture: give none beside it")
+        return open_checkpoint(config.start, runtime)
+    torch.manual_seed(runtime.seed)
+    model = ARCHITECTURES[config.model.architecture](config.model, backend=runtime.backend)
+    return model.to(device=best_device(runtime.device), dtype=parse_dtype(runtime.dtype))
+
+
+def _tokenizer(config: TrainConfig, checkpoint: Checkpoint | LanguageModel) -> Tokenizer:
+    if isinstance(checkpoint, Checkpoint):
+        asked = None if config.data.tokenizer == TrainConfig().data.tokenizer else config.data.tokenizer
+        tokenizer = load_tokenizer(asked, model_folder=checkpoint.folder, configured=checkpoint.tokenizer)
+        vocab_size, remedy = checkpoint.model.config.vocab_size, "--tokenizer as it was trained with"
+    else:
+        tokenizer, vocab_size = load_tokenizer(config.data.tokenizer), config.model.vocab_size
+        remedy = f"--vocab-size {tokenizer.vocab_size}"
+    if tokenizer.vocab_size > vocab_size:
         raise EverlongError(
-            f"tokenizer {tokenizer.name} has {tokenizer.vocab_size} ids, --vocab-size is {config.model.vocab_size}: "
-            f"give --vocab-size {tokenizer.vocab_size}"
+            f"tokenizer {tokenizer.name} has {tokenizer.vocab_size} ids, the model knows {vocab_size}: give {remedy}"
         )
+    return tokenizer
+
+
+def _source(
+    run: Run,
+    config: TrainConfig,
+    tokenizer: Tokenizer,
+    intervention: Intervention,
+    context: int,
+    vocab_size: int,
+    progress: Progress,
+) -> Source:
+    """Batches of a task's examples, or of text in the order that the method needs."""
+    rows, seed = intervention.row_count(config.training.batch_size), config.runtime.seed
+    length = intervention.row_length(context)
+    if config.task is not None:
+        if config.data_order is not None:
+            raise EverlongError(f"--data-order {config.data_order} is of text; give none beside --task {config.task}")
+        task = TASKS[config.task](getattr(config.tasks, config.task), tokenizer, training=True)
+        return TaskSource(task, context=length, batch_size=rows, seed=seed)
     held_out = DiagnosisConfig()  # what a diagnosis would hold out of the same text is not trained on
     text = run.crew.together(
         lambda: open_text(
@@ -54,30 +134,10 @@ def _work(run: Run, config: TrainConfig, progress: Progress) -> Training:
             trains=True,
             length=held_out.max_length,
             documents=held_out.documents,
-            seed=runtime.seed,
+            seed=seed,
             progress=progress,
         )
     )
-    order = DATA_ORDERS[config.data_order]
-    source = order(text.train, length=config.context, batch_size=settings.batch_size, seed=runtime.seed)
-    torch.manual_seed(runtime.seed)
-    model = ARCHITECTURES[config.model.architecture](config.model, backend=runtime.backend)
-    model = model.to(device=best_device(runtime.device), dtype=parse_dtype(runtime.dtype))
-    record = run_loop(
-        model,
-        source,
-        create_intervention("zero", seed=runtime.seed),
-        settings,
-        run=run,
-        phase=NAME,
-        progress=progress,
-        label="training from scratch",
-    )
-    folder = run.path / "models" / NAME
-
-    def write() -> None:
-        rmtree(folder, ignore_errors=True)  # a model without a record: the run was killed between the two
-        save(model, folder, context=config.context, tokenizer=tokenizer.name)
-
-    run.crew.on_main(write)
-    return replace(record, model_folder=str(folder.relative_to(run.path)))
+    text.train.check_vocabulary(vocab_size)
+    order = config.data_order or (DEFAULT_ORDER if intervention.data_order == "any" else intervention.data_order)
+    return DATA_ORDERS[order](text.train, length=length, batch_size=rows, seed=seed)

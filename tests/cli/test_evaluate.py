@@ -1,0 +1,80 @@
+"""`everlong evaluate`: several tasks and lengths in one run folder, gone on with by the cell."""
+
+import pytest
+
+from everlong.cli.main import main
+from everlong.records import load_record
+from everlong.tasks import evaluate as evaluation
+from everlong.workflows import evaluate as workflow
+from tests.tasks.conftest import write_babi
+
+GRID = ["--lengths", "200", "1k", "--wording", "compact", "--depths", "0.1", "0.9", "--examples", "3", "--facts", "2"]
+
+
+@pytest.fixture
+def arguments(model, tmp_path):
+    babi, book = tmp_path / "babi", tmp_path / "book.txt"
+    write_babi(babi)
+    book.write_text("It was a dull day in the town. " * 300)
+    tasks = ["--task", "passkey", "recall", "copying", "babilong", "--babi", str(babi), "--books", str(book)]
+    where = ["--questions", "qa1", "qa6", "--cache", str(tmp_path / "cache"), "--backend", "chunked"]
+    return ["evaluate", str(model), *tasks, *GRID, *where, "--output", str(tmp_path / "run")]
+
+
+def test_every_task_leaves_a_record_and_the_page_is_the_last_line(arguments, tmp_path, capsys):
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    run = tmp_path / "run"
+    assert printed.strip().splitlines()[-1] == str(run / "report.html")
+    cells = {"passkey": 4, "recall": 2, "copying": 2, "babilong": 4}
+    for task, count in cells.items():
+        record = load_record(run / "records" / f"evaluation-{task}.json")
+        assert (record.task, record.context, record.tokenizer, len(record.cells)) == (task, 16, "bytes", count)
+        assert {cell.parameters["length"] for cell in record.cells} == {200, 1024}
+        assert all(cell.examples == 3 for cell in record.cells)
+        assert task in printed
+    assert {path.name for path in (run / "figures").glob("*.svg")} == {"passkey.svg", "tasks.svg"}
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "Passkey retrieval" in page
+    assert "unfinished" not in page
+
+
+def test_a_killed_run_goes_on_with_the_cell_after_the_last(arguments, tmp_path, monkeypatch):
+    scored, score = [], evaluation.evaluate
+
+    def killed(model, task, parameters, examples, **settings):
+        if len(scored) == 5:
+            raise KeyboardInterrupt
+        scored.append(parameters)
+        return score(model, task, parameters, examples, **settings)
+
+    monkeypatch.setattr(workflow, "score", killed)
+    assert main(arguments) == 130
+    assert len(scored) == 5
+    before = {path: path.read_bytes() for path in (tmp_path / "run" / "records").iterdir()}
+    monkeypatch.setattr(
+        workflow, "score", lambda *given, **settings: scored.append(given[2]) or score(*given, **settings)
+    )
+    assert main(["evaluate", "--resume", str(tmp_path / "run")]) == 0
+    assert len(scored) == 12
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--task", "passkey", "--lengths", "100"], "passkey does not fit into a length of 100"),
+        (["--task", "prayer"], "unknown task 'prayer'; known: babilong, copying, passkey, recall"),
+        (["--task", "babilong"], "--babi DIR"),
+        (["--lengths", "4q"], "'4q' is no length"),
+        (["--examples", "0"], "--examples 0"),
+        (["--depths", "2"], "--depths 2.0"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_folder(model, tmp_path, capsys, monkeypatch, flags, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", str(model), *flags, "--backend", "chunked"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
