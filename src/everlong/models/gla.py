@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from everlong.models._linear import Linear
 from everlong.models._norms import RMSNorm
 from everlong.models.config import GLAConfig
 from everlong.models.language_model import LanguageModel
@@ -27,18 +28,18 @@ class GLAMixer(nn.Module):
         super().__init__()
         self.config = config
         width, keys, values = config.d_model, config.key_width, config.value_width
-        self.q_proj = nn.Linear(width, keys, bias=False)
-        self.k_proj = nn.Linear(width, keys, bias=False)
-        self.v_proj = nn.Linear(width, values, bias=False)
-        self.g_proj = nn.Linear(width, values, bias=False)
+        self.q_proj = Linear(width, keys, bias=False)
+        self.k_proj = Linear(width, keys, bias=False)
+        self.v_proj = Linear(width, values, bias=False)
+        self.g_proj = Linear(width, values, bias=False)
         if config.use_short_conv:
             for name, channels in (("q_conv1d", keys), ("k_conv1d", keys), ("v_conv1d", values)):
                 self.add_module(name, nn.Conv1d(channels, channels, config.conv_size, groups=channels, bias=False))
         self.gk_proj = nn.Sequential(
-            nn.Linear(width, config.gate_low_rank_dim, bias=False), nn.Linear(config.gate_low_rank_dim, keys)
+            nn.Linear(width, config.gate_low_rank_dim, bias=False), Linear(config.gate_low_rank_dim, keys)
         )
         self.g_norm = RMSNorm(values // config.num_heads, epsilon=config.norm_epsilon)
-        self.o_proj = nn.Linear(values, width, bias=False)
+        self.o_proj = Linear(values, width, bias=False)
         self.recurrence = GatedLinearAttention(backend)
 
     def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
@@ -83,9 +84,9 @@ class GatedMLP(nn.Module):
 
     def __init__(self, config: GLAConfig):
         super().__init__()
-        self.gate_proj = nn.Linear(config.d_model, config.mlp_width, bias=False)
-        self.up_proj = nn.Linear(config.d_model, config.mlp_width, bias=False)
-        self.down_proj = nn.Linear(config.mlp_width, config.d_model, bias=False)
+        self.gate_proj = Linear(config.d_model, config.mlp_width, bias=False)
+        self.up_proj = Linear(config.d_model, config.mlp_width, bias=False)
+        self.down_proj = Linear(config.mlp_width, config.d_model, bias=False)
 
     def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
         """None."""

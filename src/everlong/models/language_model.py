@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+from everlong.models._linear import Linear
 from everlong.models._norms import Norm, RMSNorm
 from everlong.models.config import LanguageModelConfig
 from everlong.ops._inputs import check_length
@@ -129,7 +130,7 @@ class LanguageModel(nn.Module):
             return Block(new_norm, mixer(layer), mlp(layer) if mlp else None)
 
         self.backbone = Backbone(config, block, new_norm, embedding_norm)
-        self.lm_head = nn.Linear(config.d_model, config.padded_vocab_size, bias=False)
+        self.lm_head = Linear(config.d_model, config.padded_vocab_size, bias=False)
         nn.init.normal_(self.backbone.embedding.weight, std=0.02)
         if config.tie_embeddings:
             self.lm_head.weight = self.backbone.embedding.weight

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from everlong.models._initialisation import draw_step_biases, start_projections
+from everlong.models._linear import Linear
 from everlong.models._norms import RMSNorm
 from everlong.models.config import Mamba2Config
 from everlong.models.language_model import LanguageModel
@@ -31,7 +32,7 @@ class Mamba2Mixer(nn.Module):
         self.config = config
         inner, keys = config.d_inner, config.ngroups * config.d_state
         self.widths = (inner, inner + 2 * keys, config.nheads)  # z | x, B, C | dt
-        self.in_proj = nn.Linear(config.d_model, sum(self.widths), bias=config.bias)
+        self.in_proj = Linear(config.d_model, sum(self.widths), bias=config.bias)
         self.conv1d = nn.Conv1d(
             inner + 2 * keys, inner + 2 * keys, config.d_conv, groups=inner + 2 * keys, bias=config.conv_bias
         )
@@ -39,7 +40,7 @@ class Mamba2Mixer(nn.Module):
         self.A_log = nn.Parameter(torch.empty(config.nheads))
         self.D = nn.Parameter(torch.ones(config.nheads))
         self.norm = RMSNorm(inner, epsilon=config.norm_epsilon, groups=config.ngroups)
-        self.out_proj = nn.Linear(inner, config.d_model, bias=config.bias)
+        self.out_proj = Linear(inner, config.d_model, bias=config.bias)
         self.recurrence = GatedLinearAttention(backend)
         self.reset_parameters()
 
