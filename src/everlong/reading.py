@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
+from everlong.ops.allocator import keep_freed_memory
 from everlong.policies._plan import Policy, Read
 from everlong.state import RecurrentState
 
@@ -37,6 +38,7 @@ def losses(
     Returns:
         For each span, an array of last - first + 1 losses in nats.
     """
+    keep_freed_memory()
     results = [np.full(last - first + 1, np.nan, dtype=np.float32) for _, first, last in spans]
     jobs = [
         (span, documents[document], read, first)

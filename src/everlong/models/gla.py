@@ -16,8 +16,7 @@ from everlong.models._linear import Linear
 from everlong.models._norms import RMSNorm
 from everlong.models.config import GLAConfig
 from everlong.models.language_model import LanguageModel
-from everlong.ops.backends import GatedLinearAttention
-from everlong.ops.short_convolution import short_convolution
+from everlong.ops.backends import GatedLinearAttention, ShortConvolution
 from everlong.state import LeafSpec
 
 
@@ -35,6 +34,7 @@ class GLAMixer(nn.Module):
         if config.use_short_conv:
             for name, channels in (("q_conv1d", keys), ("k_conv1d", keys), ("v_conv1d", values)):
                 self.add_module(name, nn.Conv1d(channels, channels, config.conv_size, groups=channels, bias=False))
+            self.convolution = ShortConvolution(backend)
         self.gk_proj = nn.Sequential(
             nn.Linear(width, config.gate_low_rank_dim, bias=False), Linear(config.gate_low_rank_dim, keys)
         )
@@ -63,8 +63,8 @@ class GLAMixer(nn.Module):
         if self.config.use_short_conv:
             filters = torch.cat(tuple(self.get_parameter(f"{name}_conv1d.weight") for name in "qkv"))
             inputs = torch.cat([q, k, v], dim=-1)
-            mixed, final["convolution"] = short_convolution(inputs, filters, None, state["convolution"], resets=resets)
-            q, k, v = F.silu(mixed).split([q.shape[-1], k.shape[-1], v.shape[-1]], dim=-1)
+            mixed, final["convolution"] = self.convolution(inputs, filters, None, state["convolution"], resets)
+            q, k, v = mixed.split([q.shape[-1], k.shape[-1], v.shape[-1]], dim=-1)
         gate_logits = self.gk_proj(x).to(state["recurrent"].dtype)
         log_decay = F.logsigmoid(gate_logits) / self.config.gate_logit_normalizer
         q, k, v, log_decay, gate = (m.unflatten(-1, (heads, -1)) for m in (q, k, v, log_decay, self.g_proj(x)))

@@ -16,9 +16,8 @@ from everlong.models._initialisation import draw_step_biases, start_projections
 from everlong.models._linear import Linear
 from everlong.models.config import Mamba1Config
 from everlong.models.language_model import LanguageModel
-from everlong.ops.backends import SelectiveScan
+from everlong.ops.backends import SelectiveScan, ShortConvolution
 from everlong.ops.products import linear
-from everlong.ops.short_convolution import short_convolution
 from everlong.state import LeafSpec
 
 
@@ -37,6 +36,7 @@ class Mamba1Mixer(nn.Module):
         self.A_log = nn.Parameter(torch.empty(inner, states))
         self.D = nn.Parameter(torch.ones(inner))
         self.out_proj = Linear(inner, config.d_model, bias=config.bias)
+        self.convolution = ShortConvolution(backend)
         self.recurrence = SelectiveScan(backend)
         self.reset_parameters()
 
@@ -70,8 +70,7 @@ class Mamba1Mixer(nn.Module):
         config = self.config
         wide = state["recurrent"].dtype
         x, z = self.in_proj(u).chunk(2, dim=-1)
-        x, window = short_convolution(x, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets=resets)
-        x = F.silu(x)
+        x, window = self.convolution(x, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets)
         dt, B, C = self.x_proj(x).split(self.widths, dim=-1)
         if config.bcdt_rms:
             dt, B, C = (_root_mean_square_one(m, config.bcdt_rms_epsilon) for m in (dt, B, C))

@@ -19,8 +19,7 @@ from everlong.models._linear import Linear
 from everlong.models._norms import RMSNorm
 from everlong.models.config import Mamba2Config
 from everlong.models.language_model import LanguageModel
-from everlong.ops.backends import GatedLinearAttention
-from everlong.ops.short_convolution import short_convolution
+from everlong.ops.backends import GatedLinearAttention, ShortConvolution
 from everlong.state import LeafSpec
 
 
@@ -41,6 +40,7 @@ class Mamba2Mixer(nn.Module):
         self.D = nn.Parameter(torch.ones(config.nheads))
         self.norm = RMSNorm(inner, epsilon=config.norm_epsilon, groups=config.ngroups)
         self.out_proj = Linear(inner, config.d_model, bias=config.bias)
+        self.convolution = ShortConvolution(backend)
         self.recurrence = GatedLinearAttention(backend)
         self.reset_parameters()
 
@@ -76,9 +76,9 @@ class Mamba2Mixer(nn.Module):
         config = self.config
         wide = state["recurrent"].dtype
         z, xBC, dt = self.in_proj(u).split(self.widths, dim=-1)
-        xBC, window = short_convolution(xBC, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets=resets)
+        xBC, window = self.convolution(xBC, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets)
         keys = config.ngroups * config.d_state
-        x, B, C = F.silu(xBC).split([config.d_inner, keys, keys], dim=-1)
+        x, B, C = xBC.split([config.d_inner, keys, keys], dim=-1)
         x = x.unflatten(-1, (config.nheads, config.headdim))
         B, C = (m.unflatten(-1, (config.ngroups, config.d_state)) for m in (B, C))
         dt = F.softplus(dt.to(wide) + self.dt_bias.to(wide))

@@ -25,6 +25,7 @@ from everlong.errors import EverlongError, RunInterrupted, RunStopped
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.exposure import token_ages
 from everlong.models.language_model import LanguageModel
+from everlong.ops.allocator import keep_freed_memory
 from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
@@ -116,6 +117,7 @@ class _Loop:
         """All steps that are left to do."""
         start = done = self.resume()
         steps, every = self.config.steps, self.config.checkpoint_every
+        keep_freed_memory()
         self.model.train()
         with Interrupts() as interrupts, self.progress.task(label, total=steps, done=start) as task:
             for step in range(start, steps):
