@@ -38,7 +38,7 @@ class GLAMixer(nn.Module):
         self.gk_proj = nn.Sequential(
             nn.Linear(width, config.gate_low_rank_dim, bias=False), Linear(config.gate_low_rank_dim, keys)
         )
-        self.g_norm = RMSNorm(values // config.num_heads, epsilon=config.norm_epsilon)
+        self.g_norm = RMSNorm(values // config.num_heads, epsilon=config.norm_epsilon, backend=backend)
         self.o_proj = Linear(values, width, bias=False)
         self.recurrence = GatedLinearAttention(backend)
 
@@ -76,7 +76,7 @@ class GLAMixer(nn.Module):
             initial_state=state["recurrent"],
             resets=resets,
         )
-        return self.o_proj((self.g_norm(o) * F.silu(gate)).flatten(-2)), final
+        return self.o_proj(self.g_norm(o, gate).flatten(-2)), final
 
 
 class GatedMLP(nn.Module):

@@ -124,7 +124,7 @@ class LanguageModel(nn.Module):
         self.backend = backend
 
         def new_norm() -> Norm:
-            return norm(config.d_model, epsilon=config.norm_epsilon)
+            return norm(config.d_model, epsilon=config.norm_epsilon, backend=backend)
 
         def block(layer: int) -> Block:
             return Block(new_norm, mixer(layer), mlp(layer) if mlp else None)

@@ -38,7 +38,9 @@ class Mamba2Mixer(nn.Module):
         self.dt_bias = nn.Parameter(torch.empty(config.nheads))
         self.A_log = nn.Parameter(torch.empty(config.nheads))
         self.D = nn.Parameter(torch.ones(config.nheads))
-        self.norm = RMSNorm(inner, epsilon=config.norm_epsilon, groups=config.ngroups)
+        self.norm = RMSNorm(
+            inner, epsilon=config.norm_epsilon, groups=config.ngroups, gate_comes="first", backend=backend
+        )
         self.out_proj = Linear(inner, config.d_model, bias=config.bias)
         self.convolution = ShortConvolution(backend)
         self.recurrence = GatedLinearAttention(backend)

@@ -53,7 +53,7 @@ class TimeMix(nn.Module):
         self.value = Linear(width, values, bias=False)
         self.gate = Linear(width, values, bias=False)
         self.output = Linear(values, width, bias=False)
-        self.ln_x = LayerNorm(values, epsilon=config.group_norm_epsilon, groups=config.nheads)
+        self.ln_x = LayerNorm(values, epsilon=config.group_norm_epsilon, groups=config.nheads, backend=backend)
         self.recurrence = GatedLinearAttention(backend)
         self.reset_parameters(layer)
 
@@ -115,7 +115,7 @@ class TimeMix(nn.Module):
             bonus=self.time_faaaa,
             resets=resets,
         )
-        y = self.output(self.ln_x(o.flatten(-2)) * F.silu(self.gate(x_g)))
+        y = self.output(self.ln_x(o.flatten(-2), self.gate(x_g)))
         return y, {"recurrent": matrix, "shift": shift}
 
 

@@ -17,6 +17,14 @@ GATED_LINEAR_ATTENTION = Registry(
         "reference": "everlong.ops.gated_linear_attention.reference:gated_linear_attention",
     },
 )
+NORM = Registry(
+    "backend",
+    {
+        "chunked": "everlong.ops.norm.plain:norm",
+        "cpu": "everlong.ops.norm.cpu:norm",
+        "reference": "everlong.ops.norm.plain:norm",
+    },
+)
 SHORT_CONVOLUTION = Registry(
     "backend",
     {
@@ -74,7 +82,7 @@ def choose(requested: str, device: torch.device, dtype: torch.dtype, op: Registr
 
 
 class Operation(torch.nn.Module):
-    """A parameterless submodule through which a model calls an op."""
+    """A submodule through which a model calls an op."""
 
     op: ClassVar[Registry]
 

@@ -1,6 +1,7 @@
 """Settings of the training loop, free of torch."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from everlong.errors import EverlongError
 
@@ -25,6 +26,8 @@ class TrainingConfig:
     """AdamW's averages."""
     clip: float = 1.0
     """Gradients are scaled down to this norm."""
+    matmul_precision: Literal["float32", "bfloat16"] = "float32"
+    """In what a float32 model multiplies with its weights; states, norms, sums and the weights stay float32."""
     checkpoint_every: int = 25
     """Steps between the checkpoints that a resume goes on from; at Ctrl-C and at the end there is always one."""
 
@@ -33,6 +36,9 @@ class TrainingConfig:
             _require(name, getattr(self, name), getattr(self, name) >= 1, "it must be at least 1")
         for name in ("learning_rate", "clip"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "it must be above 0")
+        precisions = ("float32", "bfloat16")
+        known = self.matmul_precision in precisions
+        _require("matmul_precision", self.matmul_precision, known, f"it must be {' or '.join(precisions)}")
         floor_fits = 0 <= self.learning_rate_floor <= self.learning_rate
         allowed = f"it must lie between 0 and learning_rate, {self.learning_rate}"
         _require("learning_rate_floor", self.learning_rate_floor, floor_fits, allowed)

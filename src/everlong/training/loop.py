@@ -26,6 +26,7 @@ from everlong.interventions._protocol import Intervention
 from everlong.interventions.exposure import token_ages
 from everlong.models.language_model import LanguageModel
 from everlong.ops.allocator import keep_freed_memory
+from everlong.ops.products import products_in
 from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
@@ -103,6 +104,11 @@ class _Loop:
         self.model, self.source, self.intervention, self.config = model, source, intervention, config
         self.run, self.phase, self.progress = run, phase, progress
         self.spec, self.device = model.state_spec, model.device
+        if config.matmul_precision != "float32" and model.dtype != torch.float32:
+            raise EverlongError(
+                f"matmul_precision is {config.matmul_precision}, which is for float32 models; this one is "
+                f"{str(model.dtype).removeprefix('torch.')}: leave it at float32, or give --dtype float32"
+            )
         self.optimizer = adamw(model, config)
         # The model stays on the device and in the precision that its owner gave it, whatever the environment says.
         self.accelerator = Accelerator(device_placement=False, mixed_precision="no")
@@ -153,7 +159,8 @@ class _Loop:
         here = batch.to(self.device)
         initial = intervention.initial_state(here.starts, self.spec, step, batch.rows)
         ages = intervention.ages(batch.rows)
-        output = read(self.prepared, here, initial, intervention)
+        with products_in(config.matmul_precision):
+            output = read(self.prepared, here, initial, intervention)
         loss = _cross_entropy(output.logits, output.targets, output.scored)
         self.accelerator.backward(loss)
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), config.clip)
