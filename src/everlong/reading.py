@@ -6,14 +6,15 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from torch.nn import functional
 
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
 from everlong.ops.allocator import keep_freed_memory
+from everlong.ops.cross_entropy import token_losses
 from everlong.policies._plan import Policy, Read
 from everlong.state import RecurrentState
 
 TOKENS_AT_ONCE = 8192  # of all rows together: large enough for the matrix products, small enough for the caches
+LOGITS_AT_ONCE = 1 << 26  # of all rows together: with a large vocabulary they are most of the memory
 LONGEST_PIECE = 512  # tokens of one row at once
 
 
@@ -46,7 +47,7 @@ def losses(
         for read in policy.reads(first, last)
     ]
     jobs.sort(key=lambda job: -job[2].length)
-    for batch in _batches(jobs):
+    for batch in _batches(jobs, _tokens_at_once(model)):
         rows = [tokens[read.start : read.stop + 1] for _, tokens, read, _ in batch]
         for row, start, nats in _row_losses(model, rows, advance):
             span, _, read, first = batch[row]
@@ -80,17 +81,23 @@ def stream(
     model: LanguageModel, tokens: Int[Tensor, "B L"], state: RecurrentState | None = None
 ) -> Iterator[LanguageModelOutput]:
     """Reads rows piece by piece, the state carried from each to the next; yields each piece's output."""
-    piece = min(LONGEST_PIECE, max(1, TOKENS_AT_ONCE // tokens.shape[0]))
+    piece = min(LONGEST_PIECE, max(1, _tokens_at_once(model) // tokens.shape[0]))
     for start in range(0, tokens.shape[1], piece):
         output = model(tokens[:, start : start + piece], state)
         state = output.state
         yield output
 
 
-def _batches(jobs: list[tuple[int, np.ndarray, Read, int]]) -> Iterator[list[tuple[int, np.ndarray, Read, int]]]:
+def _tokens_at_once(model: LanguageModel) -> int:
+    return max(1, min(TOKENS_AT_ONCE, LOGITS_AT_ONCE // model.config.padded_vocab_size))
+
+
+def _batches(
+    jobs: list[tuple[int, np.ndarray, Read, int]], at_once: int
+) -> Iterator[list[tuple[int, np.ndarray, Read, int]]]:
     start = 0
     while start < len(jobs):
-        rows = max(1, TOKENS_AT_ONCE // min(jobs[start][2].length, LONGEST_PIECE // 2))
+        rows = max(1, at_once // min(jobs[start][2].length, LONGEST_PIECE // 2))
         yield jobs[start : start + rows]
         start += rows
 
@@ -108,11 +115,12 @@ def _row_losses(
         padded[index, : len(row)] = row
     tokens = torch.from_numpy(padded).to(model.device)
     state, start, active = None, 0, len(rows)
+    at_once = _tokens_at_once(model)
     while active:
-        piece = min(LONGEST_PIECE, max(1, TOKENS_AT_ONCE // active), lengths[0] - start)
+        piece = min(LONGEST_PIECE, max(1, at_once // active), lengths[0] - start)
         output = model(tokens[:active, start : start + piece], state)
         targets = tokens[:active, start + 1 : start + piece + 1]
-        nats = functional.cross_entropy(output.logits.float().flatten(0, 1), targets.flatten(), reduction="none")
+        nats = token_losses(output.logits.flatten(0, 1), targets.flatten()).float()
         nats = nats.view(targets.shape).cpu().numpy()
         for row in range(active):
             yield row, start, nats[row, : lengths[row] - start]

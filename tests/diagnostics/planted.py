@@ -24,7 +24,7 @@ class PlantedModel(LanguageModel):
     def __init__(self, nats: Callable[[torch.Tensor], torch.Tensor]):
         nn.Module.__init__(self)
         self.nats = nats
-        self.config = SimpleNamespace(architecture="planted")
+        self.config = SimpleNamespace(architecture="planted", padded_vocab_size=VOCABULARY)
 
     dtype = property(lambda self: torch.float32)
     device = property(lambda self: torch.device("cpu"))

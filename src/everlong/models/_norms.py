@@ -20,17 +20,17 @@ class _Norm(Operation):
     ):
         super().__init__(backend)
         self.weight = nn.Parameter(torch.ones(width))
-        self.epsilon, self.groups, self.gate_comes = epsilon, groups, gate_comes
+        self.epsilon, self.groups = epsilon, groups
+        self.gate_comes: Order = gate_comes
 
     def forward(self, x: Float[Tensor, "*axes C"], gate: Float[Tensor, "*axes C"] | None = None) -> Tensor:
         """Normalises [*axes, C], with the gate before or after; the result is in the weight's dtype."""
-        gate_comes: Order = self.gate_comes
         return self.served(x)(
             *(x, self.weight, self.bias, gate),
             epsilon=self.epsilon,
             groups=self.groups,
             centred=self.centred,
-            gate_comes=gate_comes,
+            gate_comes=self.gate_comes,
         )
 
 

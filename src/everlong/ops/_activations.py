@@ -18,7 +18,7 @@ ONE = np.float32(1)
 
 @compiled
 def exp(x):
-    """exp(x) to 2e-7 of itself for float32 x, held between exp(-87) and exp(88); not-a-number gives some number."""
+    """The exponential of a float32, to 2e-7 of itself, held between e^-87 and e^88; not-a-number gives some number."""
     x = min(max(x, np.float32(-87)), np.float32(88))
     whole = np.rint(x * LOG2E)
     part = x - whole * LN2_HIGH - whole * LN2_LOW

@@ -26,13 +26,13 @@ def compiled(function: Any) -> Any:
 
 
 def rows_of(x: torch.Tensor) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """Where a tensor [B, T, C], a slice of a wider one perhaps, lies: its memory as one flat array, and the place in it.
+    """The memory of a tensor [B, T, C], which may be a slice of a wider one, as one flat array, and its place in it.
 
     The place is (start, step of a row, step of a token); the last axis has to be contiguous.
     """
     assert x.stride(-1) == 1, "the kernels' lanes lie side by side"
     size = x.untyped_storage().nbytes() // x.element_size()
-    return x.detach().as_strided((size,), (1,), 0).numpy(), (x.storage_offset(), x.stride(0), x.stride(1))
+    return x.detach().as_strided((size,), (1,), 0).numpy(), (int(x.storage_offset()), x.stride(0), x.stride(1))
 
 
 def run_in_threads(kernel: Callable[[int, int], object], units: int, work: int) -> None:

@@ -1,4 +1,4 @@
-"""The products of activations with weights: by the fastest library that torch brings, in the precision that is asked for.
+"""The products of activations with weights: by the fastest library that torch brings, in the precision asked for.
 
 For float32 on a CPU torch calls MKL, which keeps to 256-bit vectors where the processor is not Intel's: oneDNN, which
 comes with torch too, was twice as fast there (Zen 5: 240 against 104 GFLOP/s a core) and as exact. Its products of

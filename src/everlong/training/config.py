@@ -36,9 +36,6 @@ class TrainingConfig:
             _require(name, getattr(self, name), getattr(self, name) >= 1, "it must be at least 1")
         for name in ("learning_rate", "clip"):
             _require(name, getattr(self, name), getattr(self, name) > 0, "it must be above 0")
-        precisions = ("float32", "bfloat16")
-        known = self.matmul_precision in precisions
-        _require("matmul_precision", self.matmul_precision, known, f"it must be {' or '.join(precisions)}")
         floor_fits = 0 <= self.learning_rate_floor <= self.learning_rate
         allowed = f"it must lie between 0 and learning_rate, {self.learning_rate}"
         _require("learning_rate_floor", self.learning_rate_floor, floor_fits, allowed)

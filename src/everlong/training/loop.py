@@ -18,7 +18,6 @@ import torch
 from accelerate import Accelerator
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from everlong.data.batch import Batch
 from everlong.errors import EverlongError, RunInterrupted, RunStopped
@@ -26,6 +25,7 @@ from everlong.interventions._protocol import Intervention
 from everlong.interventions.exposure import token_ages
 from everlong.models.language_model import LanguageModel
 from everlong.ops.allocator import keep_freed_memory
+from everlong.ops.cross_entropy import token_losses
 from everlong.ops.products import products_in
 from everlong.progress import Progress
 from everlong.records import Training
@@ -250,7 +250,5 @@ def _cross_entropy(
     logits: Float[Tensor, "B T S"], targets: Tensor, scored: Bool[Tensor, "B T"] | None
 ) -> Float[Tensor, ""]:
     """Mean over the scored targets, in nats, in float32 or wider."""
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if scored is not None:
-        targets = targets.masked_fill(~scored.to(targets.device), -100)
-    return F.cross_entropy(wide.flatten(0, 1), targets.flatten(), ignore_index=-100)
+    losses = token_losses(logits.flatten(0, 1), targets.flatten())
+    return losses.mean() if scored is None else losses[scored.flatten().to(losses.device)].mean()

@@ -33,9 +33,7 @@ def norm(
     if x.ndim != 3:
         flat = x.reshape(1, -1, x.shape[-1])
         flat_gate = None if gate is None else gate.reshape(1, -1, x.shape[-1])
-        y = norm(
-            flat, weight, bias, flat_gate, epsilon=epsilon, groups=groups, centred=centred, gate_comes=gate_comes
-        )
+        y = norm(flat, weight, bias, flat_gate, epsilon=epsilon, groups=groups, centred=centred, gate_comes=gate_comes)
         return y.view(x.shape)
     inputs = (None if m is None else m.float() for m in (x, weight, bias, gate))
     y: Any = _Norm.apply(*inputs, options)
@@ -46,7 +44,8 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x, weight, bias, gate, options):
         ctx.options, ctx.has_bias = options, bias is not None
-        x, gate = (m if m is None or m.stride(-1) == 1 else m.contiguous() for m in (x, gate))
+        x = x if x.stride(-1) == 1 else x.contiguous()
+        gate = gate if gate is None or gate.stride(-1) == 1 else gate.contiguous()
         bias = torch.zeros_like(weight) if bias is None else bias
         y = x.new_empty(x.shape)
         _run(_cpu_kernels.forward, x, gate, weight, bias, y, options)
