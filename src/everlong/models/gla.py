@@ -36,7 +36,7 @@ class GLAMixer(nn.Module):
                 self.add_module(name, nn.Conv1d(channels, channels, config.conv_size, groups=channels, bias=False))
             self.convolution = ShortConvolution(backend)
         self.gk_proj = nn.Sequential(
-            nn.Linear(width, config.gate_low_rank_dim, bias=False), Linear(config.gate_low_rank_dim, keys)
+            Linear(width, config.gate_low_rank_dim, bias=False), Linear(config.gate_low_rank_dim, keys)
         )
         self.g_norm = RMSNorm(values // config.num_heads, epsilon=config.norm_epsilon, backend=backend)
         self.o_proj = Linear(values, width, bias=False)
