@@ -2,8 +2,6 @@
 
 import tempfile
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from everlong.interventions.methods import create as create_method
 from everlong.models.architectures import ARCHITECTURES
 from everlong.models.config import GLAConfig, LanguageModelConfig, Mamba1Config, Mamba2Config, RWKV6Config
 from everlong.models.language_model import LanguageModel
+from everlong.ops.allocator import keep_freed_memory
 from everlong.progress import Progress
 from everlong.runs import Run
 from everlong.training.config import TrainingConfig
@@ -83,18 +82,12 @@ class TrainingStep:
         self._steps = 0
         self.losses: list[float] = []
         """Of the steps so far."""
-        _as_the_loop_begins()
+        keep_freed_memory()  # as the loop does before its first step, for all of the process: for the peers too
 
     def __call__(self) -> None:
         """One step more."""
         self.losses.append(self._loop.step(self._steps)["loss"])
         self._steps += 1
-
-
-def _as_the_loop_begins() -> None:
-    """What the loop does once before its first step for all of the process, and hence for the peers in it too."""
-    if find_spec("everlong.ops.allocator"):
-        import_module("everlong.ops.allocator").keep_freed_memory()
 
 
 class _OneBatch:

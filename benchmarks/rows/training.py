@@ -1,26 +1,23 @@
 """A training step against transformers', against its matrix products alone, and in bf16 against fp32."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from benchmarks import shapes
-from benchmarks.measure import Measurement, NotAvailable, Work, compare, in_turns, measurement
+from benchmarks.measure import Measurement, Work, compare, in_turns, measurement
 from benchmarks.peers import hf
 from benchmarks.settings import Settings
 from everlong.models.config import LanguageModelConfig
 from everlong.models.language_model import LanguageModel
-from everlong.training.config import TrainingConfig
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """A B' of A [M, K] and B [N, K]."""
 LIBRARIES: dict[str, Product] = {"torch.mm": lambda a, b: torch.mm(a, b.t())}
 if hasattr(torch.ops.mkldnn, "_linear_pointwise"):  # on some processors more than twice as fast as torch.mm
     LIBRARIES["oneDNN"] = lambda a, b: torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
-BF16 = "matmul_precision"  # the loop's setting
 LOW_RANK = ("time_maa_w1", "time_maa_w2", "time_decay_w1", "time_decay_w2")  # RWKV-6's matrices [.., in, out]
 
 
@@ -50,12 +47,10 @@ def against_products(settings: Settings, config: LanguageModelConfig, rows: int 
 
 def bf16_against_fp32(settings: Settings) -> Measurement:
     """How many times faster a step with bf16 products is; the note has the losses after the same steps of both."""
-    if BF16 not in {field.name for field in fields(TrainingConfig)}:
-        raise NotAvailable(f"the training loop has no setting for bf16 products ({BF16})")
-    steps: dict[str, shapes.TrainingStep] = {}
-    for precision in ("float32", "bfloat16"):
-        training: dict[str, Any] = {BF16: precision}
-        steps[precision] = shapes.TrainingStep(shapes.TINY["mamba2"], learning_rate=1e-3, **training)
+    steps = {
+        name: shapes.TrainingStep(shapes.TINY["mamba2"], learning_rate=1e-3, mixed_precision=mixed)
+        for name, mixed in (("float32", False), ("bfloat16", True))
+    }
     found = compare(steps, settings.repeats, over="float32", under="bfloat16")
     losses = {name: step.losses for name, step in steps.items()}
     count = min(map(len, losses.values())) - 1

@@ -8,13 +8,16 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from everlong.errors import EverlongError
 from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
+from everlong.ops.allocator import keep_freed_memory
+from everlong.ops.cross_entropy import token_losses
 from everlong.policies._plan import Policy, Read
 from everlong.state import RecurrentState, concatenate
+
+LOGITS_AT_ONCE = 1 << 26  # of all rows together: with a large vocabulary they are most of the memory
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,10 @@ def losses(
     Raises:
         EverlongError: the policy recentres, and the calibration is missing or shorter than what is read.
     """
+    keep_freed_memory()
     results = [np.full(last - first + 1, np.nan, dtype=np.float32) for _, first, last in spans]
     rows = sorted(_rows(documents, policy, spans), key=lambda row: row.start - row.stop)
-    for batch in _batches(rows):
+    for batch in _batches(rows, _tokens_at_once(model)):
         for row, start, nats in _row_losses(model, batch, calibration, advance):
             for span, first, read in batch[row].spans:
                 position = read.start + start + 1  # of the first target in nats
@@ -129,7 +133,7 @@ def stream(
     model: LanguageModel, tokens: Int[Tensor, "B L"], state: RecurrentState | None = None
 ) -> Iterator[LanguageModelOutput]:
     """Reads rows piece by piece, the state carried from each to the next; yields each piece's output."""
-    piece = min(LONGEST_PIECE, max(1, TOKENS_AT_ONCE // tokens.shape[0]))
+    piece = min(LONGEST_PIECE, max(1, _tokens_at_once(model) // tokens.shape[0]))
     for start in range(0, tokens.shape[1], piece):
         output = model(tokens[:, start : start + piece], state)
         state = output.state
@@ -185,7 +189,7 @@ def sweep(
         if state is None:
             continue
         logits = None
-        piece = min(LONGEST_PIECE, max(1, TOKENS_AT_ONCE // len(active)))
+        piece = min(LONGEST_PIECE, max(1, _tokens_at_once(model) // len(active)))
         for begin in range(start, stop, piece):
             tokens = np.stack([documents[reads[index][0]][begin : min(begin + piece, stop)] for index in active])
             with torch.no_grad():  # here, and not around the generator, whose caller runs in between
@@ -219,10 +223,14 @@ def _rows(documents: Sequence[np.ndarray], policy: Policy, spans: Sequence[tuple
         yield _Row(documents[document][start : stop + 1], start, stop, every, of_row)
 
 
-def _batches(rows: list[_Row]) -> Iterator[list[_Row]]:
+def _tokens_at_once(model: LanguageModel) -> int:
+    return max(1, min(TOKENS_AT_ONCE, LOGITS_AT_ONCE // model.config.padded_vocab_size))
+
+
+def _batches(rows: list[_Row], at_once: int) -> Iterator[list[_Row]]:
     start = 0
     while start < len(rows):
-        count = max(1, TOKENS_AT_ONCE // min(rows[start].stop - rows[start].start, LONGEST_PIECE // 2))
+        count = max(1, at_once // min(rows[start].stop - rows[start].start, LONGEST_PIECE // 2))
         yield rows[start : start + count]
         start += count
 
@@ -278,8 +286,9 @@ def _row_losses(
     every = rows[0].recentre_every
     recentring = _Recentring(model, calibration, every, lengths[0]) if every else None
     state, start, active = None, 0, len(rows)
+    at_once = _tokens_at_once(model)
     while active:
-        piece = min(LONGEST_PIECE, max(1, TOKENS_AT_ONCE // active), lengths[0] - start)
+        piece = min(LONGEST_PIECE, max(1, at_once // active), lengths[0] - start)
         piece = min(piece, every - start % every) if every else piece
         padded = np.zeros((active, piece + 1), dtype=np.int64)
         for index in range(active):
@@ -288,7 +297,7 @@ def _row_losses(
         tokens = torch.from_numpy(padded).to(model.device)
         output = model(tokens[:, :-1], state)
         targets = tokens[:, 1:]
-        nats = functional.cross_entropy(output.logits.float().flatten(0, 1), targets.flatten(), reduction="none")
+        nats = token_losses(output.logits.flatten(0, 1), targets.flatten()).float()
         nats = nats.view(targets.shape).cpu().numpy()
         for row in range(active):
             yield row, start, nats[row, : lengths[row] - start]

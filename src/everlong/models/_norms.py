@@ -1,44 +1,56 @@
 """The norms of the architectures, computed in float32 or wider and given back in the weight's dtype."""
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from everlong.ops.backends import NORM, Operation
+from everlong.ops.norm.plain import Order
 
 
-class RMSNorm(nn.Module):
-    """x / rms(x) * weight over groups of the last axis; gated: x is first times silu(gate)."""
+class _Norm(Operation):
+    op = NORM
+    centred: ClassVar[bool]
+    bias: Tensor | None
 
-    def __init__(self, width: int, *, epsilon: float, groups: int = 1):
-        super().__init__()
+    def __init__(
+        self, width: int, *, epsilon: float, groups: int = 1, gate_comes: Order = "last", backend: str = "auto"
+    ):
+        super().__init__(backend)
         self.weight = nn.Parameter(torch.ones(width))
-        self.epsilon = epsilon
-        self.groups = groups
+        self.epsilon, self.groups = epsilon, groups
+        self.gate_comes: Order = gate_comes
 
     def forward(self, x: Float[Tensor, "*axes C"], gate: Float[Tensor, "*axes C"] | None = None) -> Tensor:
-        """Normalises [*axes, C]; the result is in the weight's dtype."""
-        wide = torch.promote_types(x.dtype, torch.float32)
-        x = x.to(wide) if gate is None else x.to(wide) * F.silu(gate.to(wide))
-        grouped = x.unflatten(-1, (self.groups, -1)) if self.groups > 1 else x.unsqueeze(-2)
-        scale = (grouped.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
-        return (grouped * scale).flatten(-2).to(self.weight.dtype) * self.weight
+        """Normalises [*axes, C], with the gate before or after; the result is in the weight's dtype."""
+        return self.served(x)(
+            *(x, self.weight, self.bias, gate),
+            epsilon=self.epsilon,
+            groups=self.groups,
+            centred=self.centred,
+            gate_comes=self.gate_comes,
+        )
 
 
-class LayerNorm(nn.Module):
+class RMSNorm(_Norm):
+    """x / rms(x) * weight over groups of the last axis."""
+
+    centred = False
+    bias = None
+
+
+class LayerNorm(_Norm):
     """(x - mean(x)) / std(x) * weight + bias over groups of the last axis; with groups it is known as group norm."""
 
-    def __init__(self, width: int, *, epsilon: float, groups: int = 1):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-        self.epsilon = epsilon
-        self.groups = groups
+    centred = True
 
-    def forward(self, x: Float[Tensor, "*axes C"]) -> Tensor:
-        """Normalises [*axes, C]; the result is in the weight's dtype."""
-        grouped = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (self.groups, -1))
-        normed = F.layer_norm(grouped, grouped.shape[-1:], eps=self.epsilon).flatten(-2)
-        return normed.to(self.weight.dtype) * self.weight + self.bias
+    def __init__(
+        self, width: int, *, epsilon: float, groups: int = 1, gate_comes: Order = "last", backend: str = "auto"
+    ):
+        super().__init__(width, epsilon=epsilon, groups=groups, gate_comes=gate_comes, backend=backend)
+        self.bias = nn.Parameter(torch.zeros(width))
 
 
 Norm = RMSNorm | LayerNorm

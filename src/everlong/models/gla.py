@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from everlong.models._linear import Linear
 from everlong.models._norms import RMSNorm
 from everlong.models.config import GLAConfig
 from everlong.models.language_model import LanguageModel
-from everlong.ops.backends import GatedLinearAttention
-from everlong.ops.short_convolution import short_convolution
+from everlong.ops.backends import GatedLinearAttention, ShortConvolution
 from everlong.state import LeafSpec
 
 
@@ -27,18 +27,19 @@ class GLAMixer(nn.Module):
         super().__init__()
         self.config = config
         width, keys, values = config.d_model, config.key_width, config.value_width
-        self.q_proj = nn.Linear(width, keys, bias=False)
-        self.k_proj = nn.Linear(width, keys, bias=False)
-        self.v_proj = nn.Linear(width, values, bias=False)
-        self.g_proj = nn.Linear(width, values, bias=False)
+        self.q_proj = Linear(width, keys, bias=False)
+        self.k_proj = Linear(width, keys, bias=False)
+        self.v_proj = Linear(width, values, bias=False)
+        self.g_proj = Linear(width, values, bias=False)
         if config.use_short_conv:
             for name, channels in (("q_conv1d", keys), ("k_conv1d", keys), ("v_conv1d", values)):
                 self.add_module(name, nn.Conv1d(channels, channels, config.conv_size, groups=channels, bias=False))
+            self.convolution = ShortConvolution(backend)
         self.gk_proj = nn.Sequential(
-            nn.Linear(width, config.gate_low_rank_dim, bias=False), nn.Linear(config.gate_low_rank_dim, keys)
+            Linear(width, config.gate_low_rank_dim, bias=False), Linear(config.gate_low_rank_dim, keys)
         )
-        self.g_norm = RMSNorm(values // config.num_heads, epsilon=config.norm_epsilon)
-        self.o_proj = nn.Linear(values, width, bias=False)
+        self.g_norm = RMSNorm(values // config.num_heads, epsilon=config.norm_epsilon, backend=backend)
+        self.o_proj = Linear(values, width, bias=False)
         self.recurrence = GatedLinearAttention(backend)
 
     def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
@@ -62,8 +63,8 @@ class GLAMixer(nn.Module):
         if self.config.use_short_conv:
             filters = torch.cat(tuple(self.get_parameter(f"{name}_conv1d.weight") for name in "qkv"))
             inputs = torch.cat([q, k, v], dim=-1)
-            mixed, final["convolution"] = short_convolution(inputs, filters, None, state["convolution"], resets=resets)
-            q, k, v = F.silu(mixed).split([q.shape[-1], k.shape[-1], v.shape[-1]], dim=-1)
+            mixed, final["convolution"] = self.convolution(inputs, filters, None, state["convolution"], resets)
+            q, k, v = mixed.split([q.shape[-1], k.shape[-1], v.shape[-1]], dim=-1)
         gate_logits = self.gk_proj(x).to(state["recurrent"].dtype)
         log_decay = F.logsigmoid(gate_logits) / self.config.gate_logit_normalizer
         q, k, v, log_decay, gate = (m.unflatten(-1, (heads, -1)) for m in (q, k, v, log_decay, self.g_proj(x)))
@@ -75,7 +76,7 @@ class GLAMixer(nn.Module):
             initial_state=state["recurrent"],
             resets=resets,
         )
-        return self.o_proj((self.g_norm(o) * F.silu(gate)).flatten(-2)), final
+        return self.o_proj(self.g_norm(o, gate).flatten(-2)), final
 
 
 class GatedMLP(nn.Module):
@@ -83,9 +84,9 @@ class GatedMLP(nn.Module):
 
     def __init__(self, config: GLAConfig):
         super().__init__()
-        self.gate_proj = nn.Linear(config.d_model, config.mlp_width, bias=False)
-        self.up_proj = nn.Linear(config.d_model, config.mlp_width, bias=False)
-        self.down_proj = nn.Linear(config.mlp_width, config.d_model, bias=False)
+        self.gate_proj = Linear(config.d_model, config.mlp_width, bias=False)
+        self.up_proj = Linear(config.d_model, config.mlp_width, bias=False)
+        self.down_proj = Linear(config.mlp_width, config.d_model, bias=False)
 
     def leaves(self, layer: int, dtype: torch.dtype) -> list[LeafSpec]:
         """None."""

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 from torch.utils import _pytree
 
+from everlong.models._linear import Linear
 from everlong.models._norms import Norm, RMSNorm
 from everlong.models.config import LanguageModelConfig, SamplingConfig
 from everlong.ops._inputs import check_length
@@ -135,13 +136,13 @@ class LanguageModel(nn.Module):
         self.backend = backend
 
         def new_norm() -> Norm:
-            return norm(config.d_model, epsilon=config.norm_epsilon)
+            return norm(config.d_model, epsilon=config.norm_epsilon, backend=backend)
 
         def block(layer: int) -> Block:
             return Block(new_norm, mixer(layer), mlp(layer) if mlp else None)
 
         self.backbone = Backbone(config, block, new_norm, embedding_norm)
-        self.lm_head = nn.Linear(config.d_model, config.padded_vocab_size, bias=False)
+        self.lm_head = Linear(config.d_model, config.padded_vocab_size, bias=False)
         nn.init.normal_(self.backbone.embedding.weight, std=0.02)
         if config.tie_embeddings:
             self.lm_head.weight = self.backbone.embedding.weight

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from everlong.models._initialisation import draw_step_biases, start_projections
+from everlong.models._linear import Linear
 from everlong.models.config import Mamba1Config
 from everlong.models.language_model import LanguageModel
-from everlong.ops.backends import SelectiveScan
-from everlong.ops.short_convolution import short_convolution
+from everlong.ops.backends import SelectiveScan, ShortConvolution
+from everlong.ops.products import linear
 from everlong.state import LeafSpec
 
 
@@ -28,13 +29,14 @@ class Mamba1Mixer(nn.Module):
         self.config = config
         inner, states = config.d_inner, config.d_state
         self.widths = (config.time_step_rank, states, states)  # dt, B, C
-        self.in_proj = nn.Linear(config.d_model, 2 * inner, bias=config.bias)  # x, z
+        self.in_proj = Linear(config.d_model, 2 * inner, bias=config.bias)  # x, z
         self.conv1d = nn.Conv1d(inner, inner, config.d_conv, groups=inner, bias=config.conv_bias)
-        self.x_proj = nn.Linear(inner, sum(self.widths), bias=False)
-        self.dt_proj = nn.Linear(config.time_step_rank, inner)
+        self.x_proj = Linear(inner, sum(self.widths), bias=False)
+        self.dt_proj = Linear(config.time_step_rank, inner)
         self.A_log = nn.Parameter(torch.empty(inner, states))
         self.D = nn.Parameter(torch.ones(inner))
-        self.out_proj = nn.Linear(inner, config.d_model, bias=config.bias)
+        self.out_proj = Linear(inner, config.d_model, bias=config.bias)
+        self.convolution = ShortConvolution(backend)
         self.recurrence = SelectiveScan(backend)
         self.reset_parameters()
 
@@ -68,12 +70,11 @@ class Mamba1Mixer(nn.Module):
         config = self.config
         wide = state["recurrent"].dtype
         x, z = self.in_proj(u).chunk(2, dim=-1)
-        x, window = short_convolution(x, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets=resets)
-        x = F.silu(x)
+        x, window = self.convolution(x, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets)
         dt, B, C = self.x_proj(x).split(self.widths, dim=-1)
         if config.bcdt_rms:
             dt, B, C = (_root_mean_square_one(m, config.bcdt_rms_epsilon) for m in (dt, B, C))
-        dt = F.linear(dt, self.dt_proj.weight)
+        dt = linear(dt, self.dt_proj.weight)
         y, states = self.recurrence(
             x=x,
             dt=F.softplus(dt.to(wide) + self.dt_proj.bias.to(wide)),

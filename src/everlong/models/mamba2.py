@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from everlong.models._initialisation import draw_step_biases, start_projections
+from everlong.models._linear import Linear
 from everlong.models._norms import RMSNorm
 from everlong.models.config import Mamba2Config
 from everlong.models.language_model import LanguageModel
-from everlong.ops.backends import GatedLinearAttention
-from everlong.ops.short_convolution import short_convolution
+from everlong.ops.backends import GatedLinearAttention, ShortConvolution
 from everlong.state import LeafSpec
 
 
@@ -31,15 +31,18 @@ class Mamba2Mixer(nn.Module):
         self.config = config
         inner, keys = config.d_inner, config.ngroups * config.d_state
         self.widths = (inner, inner + 2 * keys, config.nheads)  # z | x, B, C | dt
-        self.in_proj = nn.Linear(config.d_model, sum(self.widths), bias=config.bias)
+        self.in_proj = Linear(config.d_model, sum(self.widths), bias=config.bias)
         self.conv1d = nn.Conv1d(
             inner + 2 * keys, inner + 2 * keys, config.d_conv, groups=inner + 2 * keys, bias=config.conv_bias
         )
         self.dt_bias = nn.Parameter(torch.empty(config.nheads))
         self.A_log = nn.Parameter(torch.empty(config.nheads))
         self.D = nn.Parameter(torch.ones(config.nheads))
-        self.norm = RMSNorm(inner, epsilon=config.norm_epsilon, groups=config.ngroups)
-        self.out_proj = nn.Linear(inner, config.d_model, bias=config.bias)
+        self.norm = RMSNorm(
+            inner, epsilon=config.norm_epsilon, groups=config.ngroups, gate_comes="first", backend=backend
+        )
+        self.out_proj = Linear(inner, config.d_model, bias=config.bias)
+        self.convolution = ShortConvolution(backend)
         self.recurrence = GatedLinearAttention(backend)
         self.reset_parameters()
 
@@ -75,9 +78,9 @@ class Mamba2Mixer(nn.Module):
         config = self.config
         wide = state["recurrent"].dtype
         z, xBC, dt = self.in_proj(u).split(self.widths, dim=-1)
-        xBC, window = short_convolution(xBC, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets=resets)
+        xBC, window = self.convolution(xBC, self.conv1d.weight, self.conv1d.bias, state["convolution"], resets)
         keys = config.ngroups * config.d_state
-        x, B, C = F.silu(xBC).split([config.d_inner, keys, keys], dim=-1)
+        x, B, C = xBC.split([config.d_inner, keys, keys], dim=-1)
         x = x.unflatten(-1, (config.nheads, config.headdim))
         B, C = (m.unflatten(-1, (config.ngroups, config.d_state)) for m in (B, C))
         dt = F.softplus(dt.to(wide) + self.dt_bias.to(wide))

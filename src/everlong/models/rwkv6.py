@@ -18,10 +18,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from everlong.models._linear import Linear
 from everlong.models._norms import LayerNorm
 from everlong.models.config import RWKV6Config
 from everlong.models.language_model import LanguageModel
 from everlong.ops.backends import GatedLinearAttention
+from everlong.ops.products import linear
 from everlong.ops.token_shift import token_shift
 from everlong.state import LeafSpec
 
@@ -46,12 +48,12 @@ class TimeMix(nn.Module):
         self.time_decay_w1 = nn.Parameter(torch.empty(width, decay))
         self.time_decay_w2 = nn.Parameter(torch.empty(decay, keys))
         self.time_faaaa = nn.Parameter(torch.empty(config.nheads, config.headdim))
-        self.receptance = nn.Linear(width, keys, bias=False)
-        self.key = nn.Linear(width, keys, bias=False)
-        self.value = nn.Linear(width, values, bias=False)
-        self.gate = nn.Linear(width, values, bias=False)
-        self.output = nn.Linear(values, width, bias=False)
-        self.ln_x = LayerNorm(values, epsilon=config.group_norm_epsilon, groups=config.nheads)
+        self.receptance = Linear(width, keys, bias=False)
+        self.key = Linear(width, keys, bias=False)
+        self.value = Linear(width, values, bias=False)
+        self.gate = Linear(width, values, bias=False)
+        self.output = Linear(values, width, bias=False)
+        self.ln_x = LayerNorm(values, epsilon=config.group_norm_epsilon, groups=config.nheads, backend=backend)
         self.recurrence = GatedLinearAttention(backend)
         self.reset_parameters(layer)
 
@@ -92,8 +94,9 @@ class TimeMix(nn.Module):
     def interpolate(self, x: Float[Tensor, "B T C"], difference: Float[Tensor, "B T C"]) -> tuple[Tensor, ...]:
         """The inputs of the decay, key, value, receptance and gate, each [B, T, C]."""
         fixed = (self.time_maa_w, self.time_maa_k, self.time_maa_v, self.time_maa_r, self.time_maa_g)
-        mixed = torch.tanh((x + difference * self.time_maa_x) @ self.time_maa_w1).unflatten(-1, (5, -1))
-        return tuple(x + difference * (weight + mixed[:, :, i] @ self.time_maa_w2[i]) for i, weight in enumerate(fixed))
+        mixed = torch.tanh(linear(x + difference * self.time_maa_x, self.time_maa_w1.mT)).unflatten(-1, (5, -1))
+        moved = (linear(mixed[:, :, i], self.time_maa_w2[i].mT) for i in range(5))
+        return tuple(x + difference * (weight + change) for weight, change in zip(fixed, moved, strict=True))
 
     def forward(
         self, x: Float[Tensor, "B T C"], state: dict[str, Tensor], resets: Bool[Tensor, "B T"] | None
@@ -102,7 +105,7 @@ class TimeMix(nn.Module):
         heads, wide = self.config.nheads, state["recurrent"].dtype
         previous, shift = token_shift(x, state["shift"], resets=resets)
         x_w, x_k, x_v, x_r, x_g = self.interpolate(x, previous - x)
-        decay = self.time_decay + torch.tanh(x_w @ self.time_decay_w1) @ self.time_decay_w2
+        decay = self.time_decay + linear(torch.tanh(linear(x_w, self.time_decay_w1.mT)), self.time_decay_w2.mT)
         o, matrix = self.recurrence(
             q=self.receptance(x_r).unflatten(-1, (heads, -1)),
             k=self.key(x_k).unflatten(-1, (heads, -1)),
@@ -112,7 +115,7 @@ class TimeMix(nn.Module):
             bonus=self.time_faaaa,
             resets=resets,
         )
-        y = self.output(self.ln_x(o.flatten(-2)) * F.silu(self.gate(x_g)))
+        y = self.output(self.ln_x(o.flatten(-2), self.gate(x_g)))
         return y, {"recurrent": matrix, "shift": shift}
 
 
@@ -124,9 +127,9 @@ class ChannelMix(nn.Module):
         self.config = config
         self.time_maa_k = nn.Parameter(torch.empty(config.d_model))
         self.time_maa_r = nn.Parameter(torch.empty(config.d_model))
-        self.key = nn.Linear(config.d_model, config.mlp_width, bias=False)
-        self.receptance = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.value = nn.Linear(config.mlp_width, config.d_model, bias=False)
+        self.key = Linear(config.d_model, config.mlp_width, bias=False)
+        self.receptance = Linear(config.d_model, config.d_model, bias=False)
+        self.value = Linear(config.mlp_width, config.d_model, bias=False)
         channel = torch.arange(config.d_model) / config.d_model
         with torch.no_grad():  # the published initialisation
             for mixed in (self.time_maa_k, self.time_maa_r):

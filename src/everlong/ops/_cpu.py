@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numba
+import numpy as np
 import torch
 
 LITTLE = 1 << 21  # multiplications; a second thread takes longer to wake than to do fewer
@@ -22,6 +23,16 @@ def compiled(function: Any) -> Any:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # "cannot cache function": neither this folder nor the user's cache is writable
         return numba.njit(cache=False, **options)(function)
+
+
+def rows_of(x: torch.Tensor) -> tuple[np.ndarray, tuple[int, int, int]]:
+    """The memory of a tensor [B, T, C], which may be a slice of a wider one, as one flat array, and its place in it.
+
+    The place is (start, step of a row, step of a token); the last axis has to be contiguous.
+    """
+    assert x.stride(-1) == 1, "the kernels' lanes lie side by side"
+    size = x.untyped_storage().nbytes() // x.element_size()
+    return x.detach().as_strided((size,), (1,), 0).numpy(), (int(x.storage_offset()), x.stride(0), x.stride(1))
 
 
 def run_in_threads(kernel: Callable[[int, int], object], units: int, work: int) -> None:

@@ -2,7 +2,7 @@
 
 from functools import cache
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,6 +15,22 @@ GATED_LINEAR_ATTENTION = Registry(
         "chunked": "everlong.ops.gated_linear_attention.chunked:gated_linear_attention",
         "cpu": "everlong.ops.gated_linear_attention.cpu:gated_linear_attention",
         "reference": "everlong.ops.gated_linear_attention.reference:gated_linear_attention",
+    },
+)
+NORM = Registry(
+    "backend",
+    {
+        "chunked": "everlong.ops.norm.plain:norm",
+        "cpu": "everlong.ops.norm.cpu:norm",
+        "reference": "everlong.ops.norm.plain:norm",
+    },
+)
+SHORT_CONVOLUTION = Registry(
+    "backend",
+    {
+        "chunked": "everlong.ops.short_convolution.plain:short_convolution",
+        "cpu": "everlong.ops.short_convolution.cpu:short_convolution",
+        "reference": "everlong.ops.short_convolution.plain:short_convolution",
     },
 )
 SELECTIVE_SCAN = Registry(
@@ -65,11 +81,8 @@ def choose(requested: str, device: torch.device, dtype: torch.dtype, op: Registr
     return requested
 
 
-class Recurrence(torch.nn.Module):
-    """The parameterless submodule ``recurrence`` through which a mixer calls its op: forward hooks can watch it.
-
-    Call it with the op's named inputs; ``initial_state`` says where it runs.
-    """
+class Operation(torch.nn.Module):
+    """A submodule through which a model calls an op."""
 
     op: ClassVar[Registry]
 
@@ -81,15 +94,26 @@ class Recurrence(torch.nn.Module):
         """The name of the backend that serves states of a device and dtype."""
         return choose(self.backend, device, dtype, self.op)
 
+    def extra_repr(self) -> str:
+        """Shown in the model's repr."""
+        return f"backend={self.backend}"
+
+    def served(self, x: torch.Tensor) -> Any:
+        """The backend, to be called, for activations like ``x``, which are computed in float32 or wider."""
+        return self.op[self.choose(x.device, torch.promote_types(x.dtype, torch.float32))]
+
+
+class Recurrence(Operation):
+    """The submodule ``recurrence`` of a mixer: forward hooks can watch it.
+
+    Call it with the op's named inputs; ``initial_state`` says where it runs.
+    """
+
     def forward(self, **inputs: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``reference.py`` of the op."""
         state = inputs["initial_state"]
         assert state is not None
         return self.op[self.choose(state.device, state.dtype)](**inputs)
-
-    def extra_repr(self) -> str:
-        """Shown in the model's repr."""
-        return f"backend={self.backend}"
 
 
 class GatedLinearAttention(Recurrence):
@@ -102,6 +126,23 @@ class SelectiveScan(Recurrence):
     """Inputs x, dt, A, B, C, initial_state, and optionally resets."""
 
     op = SELECTIVE_SCAN
+
+
+class ShortConvolution(Operation):
+    """The short convolution and SiLU; the filters are the mixer's own."""
+
+    op = SHORT_CONVOLUTION
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        initial_state: torch.Tensor,
+        resets: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See ``short_convolution/plain.py``."""
+        return self.served(x)(x, weight, bias, initial_state, resets=resets)
 
 
 @cache

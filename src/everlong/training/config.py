@@ -16,8 +16,8 @@ class EngineConfig:
     gradient_accumulation: int = 1
     """Parts in which a process reads its rows of a step, one after the other: less memory, the same step."""
     mixed_precision: bool = False
-    """Compute matrix products and activations in bfloat16 (autocast). Weights and optimizer stay in the precision of
-    --dtype, states and loss in float32."""
+    """Compute in bfloat16, for a float32 model: on a CPU the products with weights, elsewhere activations as well
+    (autocast). Weights, optimizer, states and loss stay float32."""
     activation_checkpointing: bool = False
     """Keep only what goes in and out of each block, and compute the inside again in the backward pass: far less memory,
     a third more time. States are those of the first computation."""

@@ -26,6 +26,7 @@ from everlong.errors import EverlongError, RunInterrupted, RunStopped
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.exposure import token_ages
 from everlong.models.language_model import LanguageModel
+from everlong.ops.allocator import keep_freed_memory
 from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
@@ -129,6 +130,11 @@ class _Loop:
         self.model, self.source, self.intervention, self.config = model, source, intervention, config
         self.run, self.phase, self.progress = run, phase, progress
         self.device = model.device
+        if config.mixed_precision and model.dtype != torch.float32:
+            raise EverlongError(
+                f"--mixed-precision is for float32 models; this one is {str(model.dtype).removeprefix('torch.')}: "
+                "leave it out, or give --dtype float32"
+            )
         self.processes = Processes()
         self.first = source.batch(0).tokens
         rows, self.length = self.first.shape
@@ -166,6 +172,7 @@ class _Loop:
         """From the newest checkpoint to the last step, or to an interruption."""
         start = done = self.resume()
         steps, every = self.config.steps, self.config.checkpoint_every
+        keep_freed_memory()
         self.model.train()
         self.trained.module.train()
         self.trained.warm_up(self.first[self.parts[0]])

@@ -1,9 +1,9 @@
 """The loss of training."""
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
+
+from everlong.ops.cross_entropy import token_losses
 
 
 def cross_entropy(
@@ -16,7 +16,5 @@ def cross_entropy(
         targets: [B, T], the successors.
         scored: True where the loss counts; None: everywhere.
     """
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if scored is not None:
-        targets = targets.masked_fill(~scored.to(targets.device), -100)
-    return F.cross_entropy(wide.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")
+    losses = token_losses(logits.flatten(0, 1), targets.flatten())
+    return losses.sum() if scored is None else losses[scored.flatten().to(losses.device)].sum()

@@ -26,4 +26,6 @@ def adamw(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas)
+    on_cpu = all(parameter.device.type == "cpu" for parameter in (*decayed, *others))
+    # fused: one pass over memory where torch's default on a CPU makes a dozen, and a call for each of them
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=on_cpu or None)

@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
+from everlong.ops.products import products_in
 from everlong.state import RecurrentState
 from everlong.training.config import EngineConfig
 from everlong.training.processes import Processes
@@ -44,7 +45,8 @@ class TrainedModel:
             if config.compile:
                 block.forward = torch.compile(block.forward)
             if config.activation_checkpointing:  # around what is compiled; within, it would keep it from being so
-                block.forward = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False)
+                again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False, context_fn=self._contexts)
+                block.forward = partial(again, block.forward)
         self._callable: nn.Module = self.module
         if self._shards:
             model.to("cpu")
@@ -54,10 +56,22 @@ class TrainedModel:
 
     def __call__(self, tokens: Tensor, state: RecurrentState, *, resets: Tensor | None = None) -> LanguageModelOutput:
         """Reads tokens; the final state is in the dtypes of the model's specification, whatever was computed in."""
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.mixed_precision):
+        with self._precision():
             output: LanguageModelOutput = self._callable(tokens, state, resets=resets)
         leaves = tuple(tensor.to(leaf.dtype) for leaf, tensor in output.state.items())
         return LanguageModelOutput(output.logits, RecurrentState(self.spec, leaves))
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """What is computed in bfloat16. On a CPU autocast's passes over activations cost more than they save."""
+        if not self._config.mixed_precision:
+            return nullcontext()
+        if self._device.type == "cpu":
+            return products_in("bfloat16")
+        return torch.autocast(self._device.type, torch.bfloat16)
+
+    def _contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+        """Around a block's first computation, which ``__call__`` is around, and around the one in the backward pass."""
+        return nullcontext(), self._precision()
 
     @contextmanager
     def gradients(self, *, last: bool) -> Iterator[None]:

@@ -1,8 +1,9 @@
-"""The short causal convolution of Mamba and GLA, one filter a channel, with its window as state."""
+"""The convolution in plain torch, differentiable on any device."""
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from everlong.ops._inputs import check_length
 
@@ -15,7 +16,7 @@ def short_convolution(
     *,
     resets: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B W C"]]:
-    """y_t = bias + sum_d weight[D - 1 - d] x_{t - d}, where W = D - 1 inputs before the first come from the state.
+    """Equations (1) and (2), where W = D - 1 inputs before the first come from the state.
 
     Written as D shifted products: on a CPU torch's depthwise convolution is slow, its backward pass most of all.
 
@@ -44,4 +45,4 @@ def short_convolution(
     y = shifted[0] * taps[0] if bias is None else torch.addcmul(bias, shifted[0], taps[0])
     for part, tap in zip(shifted[1:], taps[1:], strict=True):
         y = torch.addcmul(y, part, tap)
-    return y, final.to(initial_state.dtype)
+    return F.silu(y), final.to(initial_state.dtype)
