@@ -118,9 +118,9 @@ def read_answers(
     likeliest, losses, position = [], [], 0
     rest = (output.logits for output in stream(model, padded[:, :-1], state)) if padded.shape[1] > 1 else ()
     for piece in chain([logits.unsqueeze(1)], rest):
-        known = piece[..., : model.config.vocab_size].float()
+        known = piece[..., : model.config.vocab_size]
         targets = padded[:, position : position + known.shape[1]]
-        nats = functional.cross_entropy(known.flatten(0, 1), targets.flatten(), reduction="none")
+        nats = token_losses(known.flatten(0, 1), targets.flatten())
         likeliest.append(known.argmax(dim=2))
         losses.append(nats.view_as(targets))
         position += known.shape[1]

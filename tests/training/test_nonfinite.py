@@ -19,9 +19,8 @@ def state_of(layer: int) -> Callable[[Arm], Any]:
     """Makes a layer's final recurrent state infinite."""
 
     def harm(module: torch.nn.Module, inputs: Any, output: Any) -> tuple:
-        leaves: dict[str, torch.Tensor] = dict(output[1])
-        leaves["recurrent"] = leaves["recurrent"] * float("inf")
-        return output[0], leaves
+        leaves: dict[str, torch.Tensor] = output[1]
+        return output[0], {**leaves, "recurrent": leaves["recurrent"] * float("inf")}
 
     return lambda arm: arm.model.backbone.layers[layer].mixer.register_forward_hook(harm)  # type: ignore[union-attr]
 
