@@ -26,7 +26,10 @@ def state_of(layer: int) -> Callable[[Arm], Any]:
 
 
 def loss_itself(arm: Arm) -> Any:
-    return arm.model.lm_head.register_forward_hook(lambda module, inputs, logits: logits * float("inf"))
+    def harm(module: torch.nn.Module, inputs: Any, logits: torch.Tensor) -> torch.Tensor:
+        return logits * float("inf")
+
+    return arm.model.lm_head.register_forward_hook(harm)
 
 
 def gradient_of_the_norm(arm: Arm) -> Any:
