@@ -13,12 +13,16 @@ from everlong.errors import EverlongError
 from everlong.records import (
     Backend,
     Check,
+    Contrast,
     Conversion,
     Curve,
     Doctor,
     Excess,
+    Experiment,
+    ExperimentArm,
     Exposure,
     Fact,
+    MeanOverBases,
     Record,
     Score,
     StateLeaf,
@@ -95,7 +99,7 @@ CELL = TaskCell(
 RECORDS = {
     **{
         kind.__name__: example(kind)
-        for kind in vars(measurements).values()
+        for kind in (*vars(measurements).values(), Contrast, Experiment, ExperimentArm, MeanOverBases)
         if isinstance(kind, type) and issubclass(kind, Record) and kind is not Record
     },
     "check": CHECKS[0],
@@ -192,6 +196,7 @@ def test_a_record_comes_back_as_it_was(record, tmp_path):
 def test_every_kind_of_record_is_proven():
     kinds = {type(record) for record in RECORDS.values()} | {type(make_repair().rows[0])}
     assert kinds == set(Record.__subclasses__())
+    assert len({kind.__name__ for kind in kinds}) == len(kinds)  # by which a record is known when it is read back
 
 
 def test_a_record_is_json_that_anyone_can_read_and_arrays_are_numpy_s(tmp_path):

@@ -212,7 +212,7 @@ class Repair(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate(Record):
+class MeanOverBases(Record):
     """Means over bases, one for each range of positions, with simultaneous intervals."""
 
     mean: tuple[float, ...]
@@ -232,9 +232,9 @@ class ExperimentArm(Record):
     """[bases, seeds, ranges], whether reading on surely harms, by the documents' interval."""
     in_range_perplexity: np.ndarray
     """[bases, seeds]."""
-    over_bases: Estimate
+    over_bases: MeanOverBases
     """Of the excess, in nats; the seeds of a base are averaged first."""
-    over_control: Estimate
+    over_control: MeanOverBases
     """Of the excess minus the control's from the same base, in nats."""
     taken_away: tuple[float, ...]
     """For each range, the share of the excess before that is gone, the mean over the bases that were harmed there."""
@@ -250,7 +250,7 @@ class Contrast(Record):
 
     first: str
     second: str
-    difference: Estimate
+    difference: MeanOverBases
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,7 @@ class LastTokensModel(LanguageModel):
     def __init__(self, width: int, *, helps: bool = False):
         nn.Module.__init__(self)
         self.width, self.helps = width, helps
-        self.config = SimpleNamespace(architecture="planted", vocab_size=VOCABULARY)
+        self.config = SimpleNamespace(architecture="planted", vocab_size=VOCABULARY, padded_vocab_size=VOCABULARY)
         generator = torch.Generator().manual_seed(0)
         self.table = torch.rand(width, VOCABULARY, VOCABULARY, generator=generator, dtype=torch.float64)
         leaf = LeafSpec(layer=0, name="tokens", role="recurrent", shape=(width,), dtype=torch.float64)

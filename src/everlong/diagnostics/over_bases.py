@@ -9,7 +9,7 @@ import numpy as np
 from everlong.diagnostics._intervals import Intervals, simultaneous_intervals
 from everlong.diagnostics.comparison import BEFORE, CONTROL, HARMS
 from everlong.errors import EverlongError
-from everlong.records import Contrast, Estimate, Experiment, ExperimentArm, Repair
+from everlong.records import Contrast, Experiment, ExperimentArm, MeanOverBases, Repair
 
 REPAIRED = 0.9  # share of the excess that is gone
 UNITS = "bases"
@@ -118,10 +118,10 @@ def _arm(
     )
 
 
-def _estimate(intervals: Intervals) -> Estimate:
+def _estimate(intervals: Intervals) -> MeanOverBases:
     ends = (tuple(map(float, values)) for values in (intervals.mean, intervals.lower, intervals.upper))
     mean, lower, upper = ends
-    return Estimate(mean=mean, lower=lower, upper=upper)
+    return MeanOverBases(mean=mean, lower=lower, upper=upper)
 
 
 def _sentence(

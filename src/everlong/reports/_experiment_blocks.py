@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from everlong.records import Estimate, Experiment, ExperimentArm
+from everlong.records import Experiment, ExperimentArm, MeanOverBases
 from everlong.reports._words import estimate, method_name, plural
 
 Lines = tuple[tuple[str, tuple[str, ...]], ...]
@@ -80,7 +80,7 @@ def _lines(experiment: Experiment, arm: ExperimentArm) -> Lines:
     )
 
 
-def _cells(values: Estimate) -> tuple[str, ...]:
+def _cells(values: MeanOverBases) -> tuple[str, ...]:
     return tuple(estimate(*cell) for cell in zip(values.mean, values.lower, values.upper, strict=True))
 
 

@@ -42,14 +42,12 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
     Raises:
         EverlongError: --resume beside other settings, or a folder that is no run of this verb.
     """
-    resume, processes = config.runtime.resume, Processes()
+    resume, processes = _resumed(config), Processes()
     if resume is None:
         run = _create(verb, config, processes)
         with run, refusable(run), _interruptible(run):
             yield run, config
         return
-    if replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
-        raise EverlongError(f"--resume {resume} goes on with the settings of that run; give no others beside it")
     with processes.together(lambda: Run.open(resume, verb, processes)) as run, _interruptible(run):
         yield run, _settings.structure(run.config, type(config))
 
@@ -71,10 +69,19 @@ def page_of(run: Run) -> Path:
 
 def asked(verb: str, config: Config) -> Config:
     """The configuration that a run is to follow: with --resume, the one that it was started with."""
-    if config.runtime.resume is None:
+    resume = _resumed(config)
+    if resume is None:
         return config
-    with Run.open(config.runtime.resume, verb, Processes()) as run:
+    with Run.open(resume, verb, Processes()) as run:
         return _settings.structure(run.config, type(config))
+
+
+def _resumed(config: Config) -> str | None:
+    """The run that is gone on with, if one is; other settings beside it are refused."""
+    resume = config.runtime.resume
+    if resume is not None and replace(config, runtime=replace(config.runtime, resume=None)) != type(config)():
+        raise EverlongError(f"--resume {resume} goes on with the settings of that run; give no others beside it")
+    return resume
 
 
 @contextmanager
