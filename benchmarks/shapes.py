@@ -96,6 +96,7 @@ class _OneBatch:
     data_order = "shuffled"
 
     def __init__(self, rows: int, length: int):
+        self.batch_size, self.length = rows, length
         both = tokens(rows, length + 1)
         self._batch = Batch(
             tokens=both[:, :-1].contiguous(),
@@ -104,5 +105,5 @@ class _OneBatch:
             rows=torch.arange(rows),
         )
 
-    def batch(self, step: int) -> Batch:
-        return self._batch
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        return self._batch if rows is None else self._batch.part(slice(rows.start, rows.stop))

@@ -23,7 +23,7 @@ def counted(seed: int, probability: float, batch_size: int) -> ExposureCounter:
         method.initial_state(starts, SPEC, step, rows)
         met = token_ages(method.ages(rows).numpy(), LENGTH)
         method.observe(final, torch.from_numpy(met[:, -1] + 1))
-        counter.add(met, RATES[step])
+        counter.add(counter.count(met).tolist(), RATES[step])
     return counter
 
 
@@ -85,7 +85,9 @@ def test_a_reset_inside_a_row_makes_the_state_new():
 def test_only_scored_tokens_count():
     counter = ExposureCounter(context=4, steps=8)
     ages = token_ages(np.array([0, 8]), 4)
-    counter.add(ages, 0.5, np.array([[False, True, True, True], [True, False, False, True]]))
+    scored = np.array([[False, True, True, True], [True, False, False, True]])
+    assert counter.count(ages, scored).tolist() == [5, 2, 2, 0]
+    counter.add(counter.count(ages, scored).tolist(), 0.5)
     record = counter.record()
     assert record.scored_tokens == 5
     assert record.ages == (0, 4, 8, 16)
@@ -95,8 +97,9 @@ def test_only_scored_tokens_count():
 def test_a_count_goes_on_after_a_resume_to_the_bit():
     whole, first, second = (ExposureCounter(context=4, steps=8) for _ in range(3))
     for step in range(8):
-        whole.add(token_ages(np.array([4 * step, 0]), 4), 0.1 * (step + 1))
-        (first if step < 3 else second).add(token_ages(np.array([4 * step, 0]), 4), 0.1 * (step + 1))
+        counts = whole.count(token_ages(np.array([4 * step, 0]), 4)).tolist()
+        whole.add(counts, 0.1 * (step + 1))
+        (first if step < 3 else second).add(counts, 0.1 * (step + 1))
         if step == 2:
             second.load_state_dict(first.state_dict())
     assert second.record() == whole.record()

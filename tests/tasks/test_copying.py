@@ -14,7 +14,7 @@ SHORT = CopyingConfig(copy_shortest=3, copy_longest=7)
 
 def source(**settings):
     task = Copying(SHORT, ByteTokenizer(), training=True)
-    return TaskSource(task, **{"context": 16, "batch_size": 2, "seed": 0, **settings})
+    return TaskSource(task, **{"length": 16, "batch_size": 2, "seed": 0, **settings})
 
 
 def test_the_form_is_that_of_the_paper():
@@ -29,7 +29,7 @@ def test_training_lengths_are_drawn_over_the_whole_range():
 
 def test_a_context_that_does_not_hold_the_longest_string_is_refused():
     with pytest.raises(EverlongError, match="--context 16"):
-        source(context=15)
+        source(length=15)
 
 
 def test_with_state_passing_each_row_passes_the_state_at_its_own_end():

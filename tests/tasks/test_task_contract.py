@@ -83,10 +83,10 @@ def test_the_prompt_ends_where_the_answer_begins_and_the_answer_says_the_target_
 def test_the_loss_is_on_the_answer_alone_and_rows_read_the_context(name, tokenizer, make):
     task = make(name, tokenizer, training=True)
     context = max(task.tokens(task.shortest_length(cell)) for cell in task.cells([1])) + 200
-    source = TaskSource(task, context=context, batch_size=3, seed=2)
+    source = TaskSource(task, length=context, batch_size=3, seed=2)
     lengths = set()
     for step in range(4):
-        batch, again = source.batch(step), TaskSource(task, context=context, batch_size=3, seed=2).batch(step)
+        batch, again = source.batch(step), TaskSource(task, length=context, batch_size=3, seed=2).batch(step)
         assert batch.tokens.equal(again.tokens)
         assert batch.loss_mask is not None
         lengths.add(batch.tokens.shape[1])

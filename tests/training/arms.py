@@ -46,22 +46,23 @@ class Tokens:
         length: int = 8,
         **fields: Any,
     ):
-        self.data_order, self.rows, self.length = data_order, rows, length
+        self.data_order, self.batch_size, self.length = data_order, rows, length
         self._before, self._fields, self._peeked = before, fields, False
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: range | None = None) -> Batch:
         if self._before and self._peeked:
             self._before(step)
-        self._peeked = True  # the first call asks how long a row is
-        drawn = np.random.default_rng((17, step)).integers(0, 11, (self.rows, self.length + 1))
+        self._peeked = True  # the first call is for the warm-up
+        drawn = np.random.default_rng((17, step)).integers(0, 11, (self.batch_size, self.length + 1))
         tokens = torch.from_numpy(drawn)
         batch = Batch(
             tokens=tokens[:, :-1].contiguous(),
             targets=tokens[:, 1:].contiguous(),
-            starts=torch.zeros(self.rows, dtype=torch.bool),
-            rows=torch.arange(self.rows),
+            starts=torch.zeros(self.batch_size, dtype=torch.bool),
+            rows=torch.arange(self.batch_size),
         )
-        return replace(batch, **self._fields)
+        batch = replace(batch, **self._fields)
+        return batch if rows is None else batch.part(slice(rows.start, rows.stop))
 
 
 def tiny_model(seed: int = 0) -> LanguageModel:

@@ -17,8 +17,8 @@ from tests.training.arms import CONFIG, PHASE, Arm, Tokens, assert_same_to_the_b
 
 def test_training_lowers_the_loss_and_says_so_in_its_record(tmp_path):
     class Same(Tokens):
-        def batch(self, step: int) -> Batch:
-            return super().batch(0)
+        def batch(self, step: int, rows: range | None = None) -> Batch:
+            return super().batch(0, rows)
 
     arm = Arm(tmp_path / "run", "zero")
     record = arm.train(Same(), replace(CONFIG, steps=40))
@@ -282,8 +282,8 @@ def test_with_bfloat16_products_the_loss_curve_stays_beside_float32_s(tmp_path):
     """Seen: 1e-3 nats at most over a fall of more than 0.5; a curve of other data or settings is 0.05 away."""
 
     class Same(Tokens):
-        def batch(self, step: int) -> Batch:
-            return super().batch(0)
+        def batch(self, step: int, rows: range | None = None) -> Batch:
+            return super().batch(0, rows)
 
     curves = []
     for mixed in (False, True):

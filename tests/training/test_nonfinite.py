@@ -82,11 +82,11 @@ def test_a_skipped_step_changes_nothing_and_is_counted_and_shown(tmp_path, metho
     source = arm.tokens()
     batch = source.batch
 
-    def remember(step: int) -> Any:
+    def remember(step: int, rows: range | None = None) -> Any:
         if source._peeked:
             state = [torch.as_tensor(value).clone() for value in arm.intervention.state_dict().values()]
             seen[step] = [*(parameter.detach().clone() for parameter in arm.model.parameters()), *state]
-        return batch(step)
+        return batch(step, rows)
 
     handles = []
 

@@ -19,13 +19,17 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from everlong import launch
+from everlong.data.batch import Batch
+from everlong.data.orders import DATA_ORDERS
 from everlong.errors import EverlongError
 from everlong.training import checkpoint as checkpoint_module
 from everlong.training import loop
 from everlong.training.parallel import TrainedModel
+from tests.data.test_shuffled_chunks import CORPUS
 from tests.training.arms import CONFIG, Arm, Crash, checkpoint_of, tiny_model
 
 ROWS = 4
+TO_BE_RESUMED_ALONE = ("state_passing", "fitted_noise", "fsdp", "permuted", "correlated_noise")
 MASK = torch.ones(ROWS, 8, dtype=torch.bool)
 MASK[0, 1:] = False  # the ranks score unequal numbers of targets
 STARTS = torch.tensor([False, True, False, False])
@@ -37,15 +41,45 @@ FIELDS: dict[str, dict[str, Any]] = {
     "masked": {"loss_mask": MASK},
     "accumulated": {},
     "fsdp": {},
+    "permuted": {},
+    "correlated_noise": {},
+    "burn_in": {},
 }
-METHODS = {name: name for name in ("zero", "state_passing", "fitted_noise", "tbtt")}
-SETTINGS = {"accumulated": {"gradient_accumulation": 2}, "fsdp": {"parallel": "fsdp"}}
+ROUGH: dict[str, dict[str, Any]] = {"mixed": {}, "mixed_fsdp": {}}  # products in bfloat16, whose sums differ by more
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ("zero", "state_passing", "fitted_noise", "tbtt")},
+    "permuted": ("state_passing", {"permuted": "heads"}),
+    "correlated_noise": ("correlated_noise", {"rank": 2}),
+    "burn_in": ("burn_in", {"longest_prefix": 6, "reset_probability": 0.3}),
+}
+MIXED = {"mixed_precision": True, "activation_checkpointing": True, "gradient_accumulation": 2}
+SETTINGS = {
+    "accumulated": {"gradient_accumulation": 2},
+    "fsdp": {"parallel": "fsdp"},
+    "mixed": MIXED,
+    "mixed_fsdp": {**MIXED, "parallel": "fsdp"},
+}
 
 
 def arm_of(folder: Path, name: str, **more: Any) -> tuple[Arm, dict[str, Any]]:
     """An arm and what ``train`` is given, but for what befalls it."""
     config = replace(CONFIG, batch_size=ROWS, **SETTINGS.get(name, {}))
-    return Arm(folder, METHODS.get(name, "state_passing"), **more), {"config": config}
+    method, settings = METHODS.get(name, ("state_passing", {}))
+    return Arm(folder, method, **settings, **more), {"config": config}
+
+
+class Watched:
+    """A data order of which is noted down what is read, in tokens that the model knows."""
+
+    def __init__(self) -> None:
+        self._order = DATA_ORDERS["shuffled"](CORPUS, length=4, batch_size=ROWS, seed=0)
+        self.data_order, self.length, self.batch_size = "shuffled", 4, ROWS
+        self.read: list[tuple[int, list[int]]] = []
+
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        batch = self._order.batch(step, rows)
+        self.read.append((step, batch.tokens[:, 0].tolist()))
+        return replace(batch, tokens=batch.tokens % 11, targets=batch.targets % 11)
 
 
 def train(folder: Path, name: str, before: Callable[[int], None] | None = None, **settings: Any) -> Arm:
@@ -104,7 +138,10 @@ def raised(work: Callable[[], object]) -> str:
 
 def all_arms(folder: Path) -> dict[str, Any]:
     seen: dict[str, Any] = {}
-    arms = {name: train(folder / name, name) for name in FIELDS}
+    arms = {name: train(folder / name, name) for name in {**FIELDS, **ROUGH}}
+    chunks = Watched()
+    Arm(folder / "chunks", "zero").train(chunks, replace(CONFIG, batch_size=ROWS, gradient_accumulation=2))
+    seen["chunks"] = chunks.read[1:]  # the first is for the warm-up
     arms["killed"] = train(folder / "killed", "state_passing")
 
     kinds: list[bool] = []
@@ -126,7 +163,7 @@ def all_arms(folder: Path) -> dict[str, Any]:
         for name, parameter in owner.named_parameters()
     )
 
-    for name in ("state_passing", "fitted_noise", "fsdp"):
+    for name in TO_BE_RESUMED_ALONE:
         with suppress(Crash):
             train(folder / f"{name}-to-be-resumed-alone", name, at(8, crash))
 

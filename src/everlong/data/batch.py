@@ -1,6 +1,7 @@
-"""What one training step reads."""
+"""What one training step reads, and where it comes from."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
@@ -42,3 +43,22 @@ class Batch:
         """Some of the rows; they keep their places in the whole batch."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: value[rows] for name, value in values.items() if value is not None})
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where batches come from, the same on every process: each process asks for its own rows of a batch alone.
+
+    Attributes:
+        data_order: what an intervention may need.
+        length: tokens of a row, at most.
+        batch_size: rows of a batch, over all processes.
+    """
+
+    data_order: str
+    length: int
+    batch_size: int
+
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        """The batch of a step, counted from 0, or only some of its rows; a function of the seed and the step alone."""
+        ...

@@ -80,30 +80,43 @@ class ExposureCounter:
     Args:
         context: tokens a row.
         steps: of the whole run.
+
+    Attributes:
+        ages: the grid.
     """
 
     def __init__(self, *, context: int, steps: int):
-        self._ages = age_grid(context=context, steps=steps)
-        self._tokens = [0.0] * len(self._ages)
+        self.ages = age_grid(context=context, steps=steps)
+        self._tokens = [0.0] * len(self.ages)
         self._scored_tokens = 0
 
-    def add(
-        self, ages: Int[np.ndarray, "B T"], learning_rate: float, scored: Bool[np.ndarray, "B T"] | None = None
-    ) -> None:
-        """Counts one step.
+    def count(
+        self, ages: Int[np.ndarray, "B T"], scored: Bool[np.ndarray, "B T"] | None = None
+    ) -> Int[np.ndarray, " N"]:
+        """How many scored tokens of some rows meet a state at least so old, for each age of the grid.
 
         Args:
             ages: the age of the state that each token meets.
-            learning_rate: over the peak.
             scored: True where the loss counts; None: everywhere.
         """
         counted = ages.ravel() if scored is None else ages[scored]
-        self._scored_tokens += counted.size
+        counts = np.zeros(len(self.ages), dtype=np.int64)
         oldest = counted.max(initial=-1)
-        for index, age in enumerate(self._ages):
+        for index, age in enumerate(self.ages):
             if age > oldest:
                 break
-            self._tokens[index] += learning_rate * int(np.count_nonzero(counted >= age))
+            counts[index] = np.count_nonzero(counted >= age)
+        return counts
+
+    def add(self, counts: Sequence[int], learning_rate: float) -> None:
+        """Adds one step.
+
+        Args:
+            counts: those of all its rows, over all processes.
+            learning_rate: over the peak.
+        """
+        self._scored_tokens += counts[0]  # those of age 0 and more
+        self._tokens = [tokens + learning_rate * count for tokens, count in zip(self._tokens, counts, strict=True)]
 
     @property
     def scored_tokens(self) -> int:
@@ -112,14 +125,14 @@ class ExposureCounter:
 
     def record(self) -> Exposure:
         """What was counted so far."""
-        return Exposure(ages=self._ages, tokens=tuple(self._tokens), scored_tokens=self._scored_tokens)
+        return Exposure(ages=self.ages, tokens=tuple(self._tokens), scored_tokens=self._scored_tokens)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resume needs: numbers by name, to the bit."""
-        weighted = {f"tokens.{age}": tokens for age, tokens in zip(self._ages, self._tokens, strict=True)}
+        weighted = {f"tokens.{age}": tokens for age, tokens in zip(self.ages, self._tokens, strict=True)}
         return {"scored_tokens": self._scored_tokens, **weighted}
 
     def load_state_dict(self, values: Mapping[str, Any]) -> None:
         """Goes on from where ``state_dict`` was taken."""
-        self._tokens = [float(values[f"tokens.{age}"]) for age in self._ages]
+        self._tokens = [float(values[f"tokens.{age}"]) for age in self.ages]
         self._scored_tokens = int(values["scored_tokens"])

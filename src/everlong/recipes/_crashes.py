@@ -47,19 +47,19 @@ class Crash:
 class RandomTokens:
     """Batches that are functions of the step alone."""
 
-    def __init__(self):
-        self.data_order = "shuffled"
+    data_order, length, batch_size = "shuffled", LENGTH, ROWS
 
-    def batch(self, step: int) -> Batch:
-        """The batch of a step."""
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        """The batch of a step, or only some of its rows."""
         drawn = np.random.default_rng((17, step)).integers(0, VOCABULARY, (ROWS, LENGTH + 1))
         tokens = torch.from_numpy(drawn)
-        return Batch(
+        batch = Batch(
             tokens=tokens[:, :-1].contiguous(),
             targets=tokens[:, 1:].contiguous(),
             starts=torch.zeros(ROWS, dtype=torch.bool),
             rows=torch.arange(ROWS),
         )
+        return batch if rows is None else batch.part(slice(rows.start, rows.stop))
 
 
 def run_processes(folder: Path, count: int, crash: Crash | None, seconds: float | None = None) -> list[int]:

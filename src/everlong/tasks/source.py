@@ -17,34 +17,36 @@ class TaskSource:
 
     Args:
         task: made for training.
-        context: tokens that a row reads, at most.
+        length: tokens that a row reads, at most.
         batch_size: rows.
         seed: of the draws.
     """
 
     data_order = "shuffled"
 
-    def __init__(self, task: Task, *, context: int, batch_size: int, seed: int):
-        self._task, self._context, self._batch_size, self._seed = task, context, batch_size, seed
+    def __init__(self, task: Task, *, length: int, batch_size: int, seed: int):
+        self.length, self.batch_size = length, batch_size
+        self._task, self._seed = task, seed
         self.batch(0)  # what does not fit is refused before any work
 
-    def batch(self, step: int) -> Batch:
-        """The batch of a step, counted from 0: a function of the seed and the step alone."""
-        task, size = self._task, self._batch_size
-        length = task.training_length(np.random.default_rng((self._seed, STREAM, step)), self._context)
-        rows, answers = [], []
-        for index in range(step * size, (step + 1) * size):
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        """The batch of a step, counted from 0, or only some of its rows; a function of the seed and the step alone."""
+        task, wanted = self._task, range(self.batch_size) if rows is None else rows
+        length = task.training_length(np.random.default_rng((self._seed, STREAM, step)), self.length)
+        examples, answers = [], []
+        for row in wanted:
+            index = step * self.batch_size + row
             random = np.random.default_rng((self._seed, STREAM + 1, index))
             parameters = task.training_parameters(random, length, index)
             example = task.example(parameters, seed=self._seed, index=index)
-            rows.append(np.concatenate([example.prompt, example.answer]))
+            examples.append(np.concatenate([example.prompt, example.answer]))
             answers.append(len(example.answer))
-        tokens = torch.from_numpy(np.stack(rows).astype(np.int64))
+        tokens = torch.from_numpy(np.stack(examples).astype(np.int64))
         inputs = tokens.shape[1] - 1
         return Batch(
             tokens=tokens[:, :-1].contiguous(),
             targets=tokens[:, 1:].contiguous(),
             loss_mask=torch.arange(inputs) >= inputs - torch.tensor(answers).unsqueeze(1),
-            starts=torch.ones(size, dtype=torch.bool),
-            rows=torch.arange(size),
+            starts=torch.ones(len(wanted), dtype=torch.bool),
+            rows=torch.arange(wanted.start, wanted.stop),
         )

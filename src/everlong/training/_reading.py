@@ -26,21 +26,15 @@ class Reading:
     state: RecurrentState
 
 
-def with_resets(batch: Batch, intervention: Intervention, step: int) -> Batch:
-    """The batch, with the tokens inside rows at which the intervention starts them from zero anew."""
-    resets = intervention.resets(step, batch.rows, batch.tokens.shape[1])
-    if resets is None:
-        return batch
-    return replace(batch, resets=resets if batch.resets is None else batch.resets | resets)
-
-
-def scored_targets(batch: Batch, unscored_prefix: int) -> Bool[Tensor, "B T"] | None:
-    """Where the loss counts; None: everywhere."""
-    if not unscored_prefix:
-        return batch.loss_mask
-    mask = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.loss_mask is None else batch.loss_mask.clone()
-    mask[:, :unscored_prefix] = False
-    return mask
+def as_read(batch: Batch, intervention: Intervention, step: int) -> Batch:
+    """The batch as an intervention has it read: where rows start from zero anew, and where the loss counts."""
+    resets, mask = intervention.resets(step, batch.rows, batch.tokens.shape[1]), batch.loss_mask
+    if resets is not None and batch.resets is not None:
+        resets = batch.resets | resets
+    if intervention.unscored_prefix:
+        mask = torch.ones_like(batch.tokens, dtype=torch.bool) if mask is None else mask.clone()
+        mask[:, : intervention.unscored_prefix] = False
+    return replace(batch, resets=batch.resets if resets is None else resets, loss_mask=mask)
 
 
 def read(model: Callable[..., Any], batch: Batch, initial: RecurrentState, intervention: Intervention) -> Reading:
@@ -48,12 +42,11 @@ def read(model: Callable[..., Any], batch: Batch, initial: RecurrentState, inter
 
     Args:
         model: keeps the one contract.
-        batch: on the model's device.
+        batch: as ``as_read`` gives it, on the model's device.
         initial: the state that each row starts from.
         intervention: says what is read without loss, and whether without a gradient.
     """
-    prefix = intervention.unscored_prefix
-    scored = scored_targets(batch, prefix)
+    prefix, scored = intervention.unscored_prefix, batch.loss_mask
     if not prefix or intervention.prefix_gradient:
         output = model(batch.tokens, initial, resets=batch.resets)
         return Reading(output.logits, batch.targets, scored, output.state)

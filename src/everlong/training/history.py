@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from everlong.interventions.exposure import ExposureCounter
@@ -24,11 +23,11 @@ class History:
         self._losses: list[float] = []
         self._seconds, self._began = 0.0, time.monotonic()
 
-    def add(self, loss: float, ages: np.ndarray, learning_rate: float, scored: np.ndarray | None) -> None:
-        """Counts one step: its loss, and of each token [B, T] the age of the state it met and whether it is scored."""
+    def add(self, loss: float, tokens: int, exposed: Sequence[int], learning_rate: float) -> None:
+        """Counts one step: its loss, the tokens it read, and those it scored, by the age of the state they met."""
         self._losses.append(loss)
-        self.read_tokens += ages.size
-        self.exposure.add(ages, learning_rate, scored)
+        self.read_tokens += tokens
+        self.exposure.add(exposed, learning_rate)
 
     def skip(self, tokens: int) -> None:
         """Counts a step that was read and then left out, for something in it was not finite."""

@@ -4,7 +4,7 @@
 
 A run is a function of its settings: nothing here draws from a global generator, and 10 steps equal 5, a kill, and 5
 more, in weights, carried states and losses, to the bit. Of N processes the one of rank r reads rows r * B / N to
-(r + 1) * B / N - 1 of every batch, in parts if it is told to, and its rows' carried states stay with it.
+(r + 1) * B / N - 1 of every batch and no others, in parts if it is told to; their carried states stay with it.
 """
 
 import json
@@ -13,15 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from everlong import launch
-from everlong.data.batch import Batch
+from everlong.data.batch import Batch, Source
 from everlong.errors import EverlongError, RunInterrupted, RunStopped
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.exposure import token_ages
@@ -31,8 +30,8 @@ from everlong.progress import Progress
 from everlong.records import Training
 from everlong.runs import Run
 from everlong.training._nonfinite import place_of_nonfinite
+from everlong.training._reading import as_read
 from everlong.training._reading import read as read_rows
-from everlong.training._reading import scored_targets, with_resets
 from everlong.training._trackers import Trackers, check_trackers
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
 from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings
@@ -44,17 +43,6 @@ from everlong.training.optimizer import adamw
 from everlong.training.parallel import TrainedModel, make_accelerator, whole
 from everlong.training.processes import Processes
 from everlong.training.schedule import learning_rate
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Where batches come from: a pure function of (seed, step), the same on every process."""
-
-    data_order: str
-
-    def batch(self, step: int) -> Batch:
-        """The whole batch of a step, counted from 0; each process reads its rows of it."""
-        ...
 
 
 def train(
@@ -108,12 +96,12 @@ class _Read:
     Attributes:
         loss: its share of the batch's loss, without a graph.
         squares: [leaves], the sum of squares of each leaf of its final states.
-        ages: of the state at the start of each row.
+        counts: tokens read; the sum of the ages that rows are scored from; then scored tokens by age, as exposure counts.
     """
 
     loss: Float[Tensor, ""]
     squares: Float[Tensor, " L"]
-    ages: Tensor
+    counts: Int[Tensor, " C"]
 
 
 class _Loop:
@@ -136,10 +124,8 @@ class _Loop:
                 "leave it out, or give --dtype float32"
             )
         self.processes = Processes()
-        self.first = source.batch(0).tokens
-        rows, self.length = self.first.shape
-        self.context = self.length - intervention.unscored_prefix
-        self.parts = self.processes.parts_of(rows, config.gradient_accumulation)
+        self.context = source.length - intervention.unscored_prefix
+        self.parts = self.processes.parts_of(source.batch_size, config.gradient_accumulation)
         folder = run.path / "trackers"
         accelerator = make_accelerator(self.device, log_with=list(config.trackers) or None, project_dir=folder)
         assert accelerator.num_processes == self.processes.count, "Accelerate sees another number of processes"
@@ -175,7 +161,7 @@ class _Loop:
         keep_freed_memory()
         self.model.train()
         self.trained.module.train()
-        self.trained.warm_up(self.first[self.parts[0]])
+        self.trained.warm_up(self.source.batch(0, self.parts[0]).tokens)
         self.step_ended = time.monotonic()
         with self.progress.task(label, total=steps, done=start) as task:
             for step in range(start, steps):
@@ -202,21 +188,18 @@ class _Loop:
     def step(self, step: int) -> dict[str, Any]:
         """One step; returns its line of metrics."""
         config, intervention = self.config, self.intervention
-        batch = with_resets(self.source.batch(step), intervention, step)
-        scored = scored_targets(batch, intervention.unscored_prefix)
-        if scored is not None and not scored.any():
-            raise EverlongError(f"no target of the batch at step {step} is scored: its loss is undefined")
+        parts, targets = self.batches(step)
         rate = learning_rate(step, config)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
         self.optimizer.zero_grad()
         before = intervention.state_dict()
-        read = self.read(batch, scored, step)
+        read = self.read(parts, targets, step)
         gradients = [parameter.grad for parameter in self.trained.module.parameters() if parameter.grad is not None]
         norm = whole(torch.nn.utils.get_total_norm(gradients))
         loss, norm_value, squares = self.measure(read, norm)
-        met = self.ages_met(read.ages, batch)
+        tokens, scored_from, *exposed = self.processes.sum(read.counts).tolist()
         finite = math.isfinite(loss) and math.isfinite(norm_value) and math.isfinite(sum(squares))
         line: dict[str, Any] = {
             "phase": self.phase,
@@ -224,43 +207,54 @@ class _Loop:
             "loss": loss,
             "learning_rate": rate,
             "gradient_norm": norm_value,
-            "state_norm": math.sqrt(sum(squares) / len(batch.tokens)) if finite else math.nan,
-            "state_age_mean": float(np.mean(met[:, intervention.unscored_prefix])),
+            "state_norm": math.sqrt(sum(squares) / self.source.batch_size) if finite else math.nan,
+            "state_age_mean": scored_from / self.source.batch_size,
         }
         if finite:
             torch.nn.utils.clip_grads_with_norm_(self.trained.module.parameters(), config.clip, norm)
             self.optimizer.step()
-            self.history.add(loss, met, rate / config.learning_rate, None if scored is None else scored.numpy())
+            self.history.add(loss, tokens, exposed, rate / config.learning_rate)
         else:
             line["not_finite"] = self.leave_out(step, loss, norm_value, squares)
             intervention.load_state_dict(before)
-            self.history.skip(batch.tokens.numel())
-        return {**line, **self.counts(batch.tokens.numel())}
+            self.history.skip(tokens)
+        return {**line, **self.counts(tokens)}
 
-    def read(self, batch: Batch, scored: Tensor | None, step: int) -> _Read:
+    def batches(self, step: int) -> tuple[list[Batch], int]:
+        """This process's rows of a step, part by part, and how many targets the whole batch scores."""
+
+        def own() -> list[Batch]:
+            return [as_read(self.source.batch(step, rows), self.intervention, step) for rows in self.parts]
+
+        parts = self.processes.together(own)
+        targets = int(self.processes.sum(torch.tensor(sum(part.scored_tokens for part in parts))))
+        if not targets:
+            raise EverlongError(f"no target of the batch at step {step} is scored: its loss is undefined")
+        return parts, targets
+
+    def read(self, parts: list[Batch], targets: int, step: int) -> _Read:
         """Reads this process's rows, part by part, and leaves the gradient of the batch's loss in the parameters."""
-        intervention, spec = self.intervention, self.trained.spec
-        targets = batch.targets.numel() if scored is None else int(scored.sum())
+        intervention, spec, prefix = self.intervention, self.trained.spec, self.intervention.unscored_prefix
         wide = torch.promote_types(self.model.dtype, torch.float32)
         loss = torch.zeros((), device=self.device, dtype=wide)
         squares = torch.zeros(len(spec.leaves), device=self.device, dtype=wide)
-        ages = []
-        for rows in self.parts:
-            part = batch.part(rows)
+        counts = torch.zeros(2 + len(self.history.exposure.ages), dtype=torch.int64)
+        for part in parts:
             here = part.to(self.device)
             initial = intervention.initial_state(here.starts, spec, step, part.rows)
-            ages.append(intervention.ages(part.rows))
-            with self.trained.gradients(last=rows is self.parts[-1]):
+            resets = None if part.resets is None else part.resets.numpy()
+            met = token_ages(intervention.ages(part.rows).numpy(), part.tokens.shape[1], resets)
+            with self.trained.gradients(last=part is parts[-1]):
                 output = read_rows(self.trained, here, initial, intervention)
                 nats = cross_entropy(output.logits, output.targets, output.scored) / targets
                 (nats * self.processes.count).backward()  # of which the mean over the processes is taken
             loss += nats.detach()
             norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
             squares += torch.stack(norms).square()
-            resets = None if part.resets is None else part.resets.numpy()
-            last = token_ages(ages[-1].numpy(), self.length, resets)[:, -1]
-            intervention.observe(output.state, torch.from_numpy(last + 1))
-        return _Read(loss, squares, torch.cat(ages))
+            intervention.observe(output.state, torch.from_numpy(met[:, -1] + 1))
+            exposed = self.history.exposure.count(met, None if part.loss_mask is None else part.loss_mask.numpy())
+            counts += torch.tensor([met.size, met[:, prefix].sum(), *exposed])
+        return _Read(loss, squares, counts)
 
     def measure(self, read: _Read, norm: Tensor) -> tuple[float, float, list[float]]:
         """Loss, gradient norm and the squares of the state leaves, of all processes; waits for the device once."""
@@ -269,11 +263,6 @@ class _Loop:
         loss, any_asked, *squares, norm_value = torch.cat([summed, norm.detach().to(summed.dtype).view(1)]).tolist()
         self.any_asked = any_asked > 0
         return loss, norm_value, squares
-
-    def ages_met(self, ages: Tensor, batch: Batch) -> np.ndarray:
-        """[B, T], the age of the state that each token of the whole batch meets."""
-        resets = None if batch.resets is None else batch.resets.numpy()
-        return token_ages(self.processes.gather(ages).numpy(), self.length, resets)
 
     def leave_out(self, step: int, loss: float, norm: float, squares: list[float]) -> str:
         """Says where what is not finite stands.
@@ -343,8 +332,8 @@ class _Loop:
         before, now = checkpoint.processes, self.processes.count
         carried = checkpoint.carried[0]
         if before != now:
-            rows = self.source.batch(checkpoint.step).rows
-            carried = self.intervention.regrouped(checkpoint.carried, torch.cat([rows[part] for part in self.parts]))
+            rows = torch.arange(self.parts[0].start, self.parts[-1].stop)
+            carried = self.intervention.regrouped(checkpoint.carried, rows)
             lost = "each row keeps its state" if carried is not None else f"what {self.intervention.name} kept is lost"
             self.progress.say(
                 f"{checkpoint.path} was written by {before} processes, {now} go on: {lost}; weights, optimizer and "

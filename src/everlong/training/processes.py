@@ -41,7 +41,7 @@ class Processes:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
 
-    def parts_of(self, rows: int, accumulation: int) -> list[slice]:
+    def parts_of(self, rows: int, accumulation: int) -> list[range]:
         """The rows of a batch that this process reads in a step, part by part.
 
         Raises:
@@ -55,7 +55,7 @@ class Processes:
             )
         size = rows // count
         first = self.rank * accumulation * size
-        return [slice(first + part * size, first + (part + 1) * size) for part in range(accumulation)]
+        return [range(first + part * size, first + (part + 1) * size) for part in range(accumulation)]
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of a tensor over all processes, on each of them."""

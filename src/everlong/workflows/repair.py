@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 
+from everlong.data.batch import Source
 from everlong.data.orders import DATA_ORDERS
 from everlong.diagnostics.comparison import BEFORE, CONTROL
 from everlong.diagnostics.diagnose import diagnose as measure
@@ -19,7 +20,7 @@ from everlong.records import Diagnosis, Repair, Training
 from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig
-from everlong.training.loop import Source, train
+from everlong.training.loop import train
 from everlong.workflows._outcome import summarize
 from everlong.workflows._proposal import Proposal, propose
 from everlong.workflows._start import asked, page_of, start_run

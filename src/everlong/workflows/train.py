@@ -7,6 +7,7 @@ from shutil import rmtree
 import torch
 
 from everlong.checkpoints._checkpoint import Checkpoint
+from everlong.data.batch import Source
 from everlong.data.orders import DATA_ORDERS
 from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
@@ -22,7 +23,6 @@ from everlong.runs import Run
 from everlong.tasks.registry import TASKS
 from everlong.tasks.source import TaskSource
 from everlong.training.checkpoint import discard
-from everlong.training.loop import Source
 from everlong.training.loop import train as run_loop
 from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import best_device, check_context, open_checkpoint, open_text
@@ -119,13 +119,13 @@ def _source(
     progress: Progress,
 ) -> Source:
     """Batches of a task's examples, or of text in the order that the method needs."""
-    rows, seed = intervention.row_count(config.training.batch_size), config.runtime.seed
-    length = intervention.row_length(context)
+    seed, length = config.runtime.seed, intervention.row_length(context)
     if config.task is not None:
         if config.data_order is not None:
             raise EverlongError(f"--data-order {config.data_order} is of text; give none beside --task {config.task}")
         task = TASKS[config.task](getattr(config.tasks, config.task), tokenizer, training=True)
-        return TaskSource(task, context=length, batch_size=rows, seed=seed)
+        # a row is an example: as many of them score as many answers, whatever the length of a row
+        return TaskSource(task, length=length, batch_size=config.training.batch_size, seed=seed)
     held_out = DiagnosisConfig()  # what a diagnosis would hold out of the same text is not trained on
     text = run.crew.together(
         lambda: open_text(
@@ -140,4 +140,5 @@ def _source(
     )
     text.train.check_vocabulary(vocab_size)
     order = config.data_order or (DEFAULT_ORDER if intervention.data_order == "any" else intervention.data_order)
+    rows = intervention.row_count(config.training.batch_size)
     return DATA_ORDERS[order](text.train, length=length, batch_size=rows, seed=seed)
