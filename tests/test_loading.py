@@ -14,6 +14,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 
 import everlong.loading
+from everlong.data import _hub
 from everlong.errors import EverlongError
 from everlong.loading import load, open_model, save
 from everlong.models.architectures import create
@@ -153,6 +154,7 @@ def test_a_hub_id_is_fetched_and_keeps_its_name(folder, monkeypatch):
         asked.append((repo, allow_patterns))
         return str(path)
 
+    monkeypatch.setattr(_hub, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     opened = open_model("state-spaces/mamba2-370m", backend="chunked")
     assert (opened.name, opened.context) == ("state-spaces/mamba2-370m", 2048)
@@ -174,6 +176,7 @@ def test_a_hub_failure_is_one_line(failure, monkeypatch):
     def fail(*args, **kwargs):
         raise failure
 
+    monkeypatch.setattr(_hub, "is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     message = refusal("nobody/nothing")
     assert "'nobody/nothing' is no folder here, and the hub did not give it" in message

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from everlong.data import _hub
 from everlong.data.inputs import find_inputs, read_documents
 from everlong.errors import EverlongError
 
@@ -120,6 +121,7 @@ def test_rows_are_counted_and_two_names_of_one_dataset_are_read_once(repository)
 
 
 def test_a_dataset_of_the_hub_is_asked_for_by_id_configuration_and_split(monkeypatch):
+    monkeypatch.setattr(_hub, "is_reachable", lambda: True)
     asked: list[tuple] = []
 
     def load(*arguments, **options):

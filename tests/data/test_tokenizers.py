@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from everlong.data import _hub
 from everlong.data import tokenizers as ours
 from everlong.data.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, load_tokenizer
 from everlong.errors import EverlongError
@@ -139,6 +140,7 @@ def test_a_hub_that_fails_is_one_line(monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise OSError("cannot connect\nand a long story")
 
+    monkeypatch.setattr(_hub, "is_reachable", lambda: True)
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", fail)
     with pytest.raises(
         EverlongError, match=r"^transformers cannot load the tokenizer 'o/n': cannot connect; --tok[^\n]*$"

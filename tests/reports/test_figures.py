@@ -9,9 +9,10 @@ import pytest
 from everlong.reports._chart import for_page
 from everlong.reports._results import load_results
 from everlong.reports._styles import METHODS, styles_of
+from everlong.records import Exposure
 from everlong.reports.figures import write_figures
 from everlong.runs import Run
-from tests.reports.synthetic import MODELS, make_diagnosis, make_repair, make_run
+from tests.reports.synthetic import MODELS, make_diagnosis, make_repair, make_run, make_training
 
 NAMES = ("loss-by-position", "excess-by-position", "exposure", "training-loss")
 
@@ -98,3 +99,14 @@ def test_what_was_not_measured_is_not_drawn(tmp_path, context):
     with make_run(tmp_path / "run", verb="diagnose", records=()) as run:
         run.save("diagnosis-before", diagnosis)
         assert len(write_figures(load_results(run), tmp_path / "figures")) == 2
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_a_training_of_one_step_is_drawn_without_a_warning(tmp_path, measured):
+    """It has met states of age zero and more, and of no other age that is counted."""
+    once = replace(make_training("zero"), exposure=Exposure(ages=(0,), tokens=(64.0,), scored_tokens=64))
+    with make_run(tmp_path / "run", records=["diagnosis-before"] if measured else []) as run:
+        run.save("training-zero", once)
+        run.log({"phase": "zero", "step": 0, "loss": 5.5})
+        write_figures(load_results(run), tmp_path / "figures")
+    assert [row["age"] for row in table(tmp_path / "figures" / "exposure.csv")] == ["0"]

@@ -240,7 +240,11 @@ def test_a_value_that_is_not_finite_stops_the_run_before_the_weights_change(tmp_
     assert stop.value.exit_code == 3
     for name, parameter in arm.model.named_parameters():
         assert torch.equal(parameter, kept[name]), name
-    assert len(arm.lines()) == 4
+    *before, last = arm.lines()
+    assert len(before) == 4
+    assert last["step"] == 4
+    assert last["not_finite"] in message
+    assert last["loss" if what == "loss" else "gradient_norm"] is None
 
 
 @pytest.mark.parametrize("what", ["log", "rewind"])

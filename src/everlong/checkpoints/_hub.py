@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from everlong.checkpoints._checkpoint import first_line
+from everlong.data._hub import asked_once
 from everlong.errors import EverlongError
 
 SMALL = ["*.json", "*.txt", "*.model", "*.tiktoken", "LICENSE*", "NOTICE*"]  # configuration and tokenizers
@@ -25,9 +26,10 @@ def fetch(request: str) -> Path:
     import huggingface_hub  # takes half a second, and only hub models need it
 
     try:
-        folder = huggingface_hub.snapshot_download(request, allow_patterns=[*SMALL, *SAFETENSORS])
-        if not any(Path(folder).glob("*.safetensors")):
-            folder = huggingface_hub.snapshot_download(request, allow_patterns=[*SMALL, *PICKLES])
+        with asked_once():
+            folder = huggingface_hub.snapshot_download(request, allow_patterns=[*SMALL, *SAFETENSORS])
+            if not any(Path(folder).glob("*.safetensors")):
+                folder = huggingface_hub.snapshot_download(request, allow_patterns=[*SMALL, *PICKLES])
     except Exception as error:  # hub, network, cache and disk each raise their own kinds: all are the user's one line
         raise EverlongError(
             f"{request!r} is no folder here, and the hub did not give it: {type(error).__name__}: {first_line(error)}"

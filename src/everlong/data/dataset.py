@@ -3,10 +3,12 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from everlong.data._hub import asked_once
 from everlong.data._input import Input, checked_text, file_digest, name_of, no_column
 from everlong.data.documents import Document
 from everlong.errors import EverlongError
@@ -54,7 +56,8 @@ class Dataset(Input):
         from huggingface_hub import HfApi
 
         try:
-            return str(HfApi().dataset_info(self.place).sha)
+            with asked_once():
+                return str(HfApi().dataset_info(self.place).sha)
         except Exception as error:  # the hub and the network have errors of their own
             raise self._failed("cannot be asked for its revision", error) from error
 
@@ -99,7 +102,8 @@ class Dataset(Input):
             # have changed: here each content has a place of its own.
             place, prepared = str(self.place.resolve()), str(Path(config.HF_DATASETS_CACHE, self._folder_digest[:32]))
         try:
-            rows = load_dataset(place, self.configuration, split=split, streaming=self.stream, cache_dir=prepared)
+            with nullcontext() if isinstance(self.place, Path) else asked_once():
+                rows = load_dataset(place, self.configuration, split=split, streaming=self.stream, cache_dir=prepared)
         except Exception as error:  # the hub, the network and every loader have errors of their own
             raise self._failed("cannot be loaded", error) from error
         return rows if first is None else rows.take(first)

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from everlong.data._hub import asked_once
 from everlong.errors import EverlongError
 
 CHOICES = "--tokenizer bytes|PATH|ID"
@@ -166,7 +168,8 @@ def _from_transformers(source: str) -> HuggingFaceTokenizer:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        with nullcontext() if Path(source).is_dir() else asked_once():
+            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         with TemporaryDirectory() as folder:
             tokenizer.save_pretrained(folder)
             files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}

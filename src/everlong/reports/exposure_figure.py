@@ -26,7 +26,8 @@ def exposure_figure(results: Results) -> Chart | None:
     styles = styles_of(results.labels)
     oldest = max(max(exposure.ages) for exposure in drawn.values())
     youngest = min(min(exposure.ages) for exposure in drawn.values())
-    token_axis(axes, max(float(youngest), 1.0), oldest * 1.04, context, "age of the state in tokens")
+    # of a single step all that is counted is age 0: an axis needs some width all the same
+    token_axis(axes, max(float(youngest), 1.0), max(oldest, context or 2) * 1.04, context, "age of the state in tokens")
     for label, exposure in drawn.items():
         style = styles[label]
         # A log axis has no zero: a line ends at the last age that was met.

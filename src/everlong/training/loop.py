@@ -215,10 +215,15 @@ class _Loop:
             self.optimizer.step()
             self.history.add(loss, tokens, exposed, rate / config.learning_rate)
         else:
-            line["not_finite"] = self.leave_out(step, loss, norm_value, squares)
+            line["not_finite"] = place_of_nonfinite(
+                loss, squares, self.trained.spec, self.trained.module, self.processes
+            )
             intervention.load_state_dict(before)
             self.history.skip(tokens)
-        return {**line, **self.counts(tokens)}
+        line |= self.counts(tokens)
+        if not finite:
+            self.leave_out(line)
+        return line
 
     def batches(self, step: int) -> tuple[list[Batch], int]:
         """This process's rows of a step, part by part, and how many targets the whole batch scores."""
@@ -264,20 +269,21 @@ class _Loop:
         self.any_asked = any_asked > 0
         return loss, norm_value, squares
 
-    def leave_out(self, step: int, loss: float, norm: float, squares: list[float]) -> str:
+    def leave_out(self, line: dict[str, Any]) -> None:
         """Says where what is not finite stands.
 
         Raises:
-            RunStopped: the run is to stop at it.
+            RunStopped: the run is to stop at it; its line of metrics is written.
         """
-        place = place_of_nonfinite(loss, squares, self.trained.spec, self.trained.module, self.processes)
+        step, place = line["step"], line["not_finite"]
+        values = f"loss {line['loss']}, gradient norm {line['gradient_norm']}"
         if self.config.on_nonfinite == "skip":
-            self.progress.say(f"{self.phase}: step {step} is skipped: loss {loss}, gradient norm {norm}, {place}")
-            return place
+            self.progress.say(f"{self.phase}: step {step} is skipped: {values}, {place}")
+            return
+        self.log(line)
         raise RunStopped(
-            f"{self.phase} stopped at step {step}: loss {loss}, gradient norm {norm}, not finite {place}; the weights "
-            f"are those before the step, and {self.checkpoints.last_good()}; try a lower learning rate, or "
-            "--on-nonfinite skip"
+            f"{self.phase} stopped at step {step}: {values}, not finite {place}; the weights are those before the "
+            f"step, and {self.checkpoints.last_good()}; try a lower learning rate, or --on-nonfinite skip"
         )
 
     def counts(self, tokens: int) -> dict[str, Any]:
