@@ -55,6 +55,17 @@ def test_a_model_is_fine_tuned_on_a_task_with_the_loss_on_the_answers(method, mo
     assert main(["train", "--resume", str(run)]) == 0
 
 
+def test_longer_rows_of_a_task_answer_as_many_questions(model, tmp_path):
+    """One budget in scored tokens: a row of a task is an example, however long it is."""
+    run = tmp_path / "run"
+    task = ["--task", "passkey", "--wording", "compact", "--context", "60", "--method", "longer_context,factor=2"]
+    assert main(["train", "--start", str(model), *task, *SHORT, "--output", str(run)]) == 0
+    record = record_of(run)
+    assert record.settings["intervention"]["factor"] == 2
+    assert record.read_tokens == 3 * 2 * 120
+    assert record.scored_tokens == 3 * 2 * len(" 12345.")
+
+
 def test_copying_is_learned_from_scratch_with_rows_of_other_lengths_in_every_batch(tmp_path):
     run = tmp_path / "run"
     task = ["--task", "copying", "--copy-shortest", "2", "--copy-longest", "6", "--context", "16"]
@@ -79,7 +90,8 @@ def test_text_is_trained_on_in_the_order_that_the_method_needs(model, text, tmp_
     [
         (["--start", "MODEL", "--task", "passkey"], "does not fit into a length of 17"),
         (["--start", "MODEL", "gla", "--vocab-size", "256"], "give none beside it"),
-        (["--start", "MODEL", "--method", "prayer"], "unknown method 'prayer'"),
+        (["--start", "MODEL", "--method", "prayer"], "unknown method 'prayer' in --method;"),
+        (["--start", "MODEL", "--method", "zero,hope=1"], "'hope=1' in --method zero,hope=1 is no new setting=value"),
         (["--task", "prayer"], "unknown task 'prayer'"),
     ],
 )

@@ -27,10 +27,6 @@ def convolve() -> torch.Tensor:
     return SHORT_CONVOLUTION["cpu"](x, weight, None, torch.zeros(4, 3, 512))[0]
 
 
-def encode(text: str) -> list[int]:
-    return ByteTokenizer().encode(text).tolist()
-
-
 def test_a_kernel_then_tokenization_by_spawned_workers_then_the_kernel_again():
     before, threads = convolve(), torch.get_num_threads()
     try:
@@ -38,7 +34,8 @@ def test_a_kernel_then_tokenization_by_spawned_workers_then_the_kernel_again():
         convolve()
         texts = ["one", "two words", "drei"]
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-            assert list(pool.map(encode, texts)) == [list(text.encode()) for text in texts]
+            encoded = pool.map(ByteTokenizer().encode, texts)  # nothing of this module, which a worker would import
+            assert [ids.tolist() for ids in encoded] == [list(text.encode()) for text in texts]
         assert torch.equal(convolve(), before)
     finally:
         torch.set_num_threads(threads)

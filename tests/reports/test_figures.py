@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from everlong.records import Exposure
 from everlong.reports._chart import for_page
 from everlong.reports._results import load_results
 from everlong.reports._styles import METHODS, styles_of
-from everlong.records import Exposure
 from everlong.reports.figures import write_figures
 from everlong.runs import Run
 from tests.reports.synthetic import MODELS, make_diagnosis, make_repair, make_run, make_training

@@ -78,10 +78,11 @@ class Arm:
         self.model = tiny_model(model_seed)
         self.intervention: Intervention = create_intervention(method, seed=4, **settings)
         self.console = Console(file=StringIO(), width=1000)
+        self.did: dict[str, Any] = {}  # what the intervention says it did
 
     def train(self, source: Any = None, config: TrainingConfig = CONFIG) -> Training:
         with open_run(self.folder) as run:
-            return train(
+            record = train(
                 self.model,
                 source or self.tokens(),
                 self.intervention,
@@ -91,6 +92,8 @@ class Arm:
                 progress=Progress(self.console),
                 label="an arm",
             )
+        self.did = record.intervention
+        return record
 
     def tokens(self, before: Callable[[int], None] | None = None, **fields: Any) -> Tokens:
         """Batches that say they come in the order that the method needs, in rows as long as it needs."""

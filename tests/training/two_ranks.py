@@ -139,6 +139,7 @@ def raised(work: Callable[[], object]) -> str:
 def all_arms(folder: Path) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     arms = {name: train(folder / name, name) for name in {**FIELDS, **ROUGH}}
+    seen["summaries"] = {name: arms[name].did for name in FIELDS}
     chunks = Watched()
     Arm(folder / "chunks", "zero").train(chunks, replace(CONFIG, batch_size=ROWS, gradient_accumulation=2))
     seen["chunks"] = chunks.read[1:]  # the first is for the warm-up

@@ -41,7 +41,7 @@ class Carried(Mixed):
 
     def summary(self) -> dict[str, Any]:
         """How old the states are that would be passed on."""
-        ages = self._slots.ages
+        ages = self._slots.ages(self.sum_over_processes)
         return {"oldest_state": int(ages.max()), "mean_state_age": float(ages.double().mean())} if len(ages) else {}
 
     def state_dict(self) -> dict[str, Value]:

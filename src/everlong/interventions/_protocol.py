@@ -36,7 +36,8 @@ class Intervention(ABC):
         prefix_gradient: whether a gradient goes back into that prefix.
         sum_over_processes: gives the sum of a tensor over all processes, for statistics that are fitted to a batch.
             Whoever trains on several processes sets it to an all-reduce; alone, a process has the sum itself. It is
-            called in ``initial_state``, when a step is started first, and equally often on every process.
+            called in ``initial_state``, when a step is started first, and in ``summary``, equally often on every
+            process.
     """
 
     name: ClassVar[str]
@@ -103,7 +104,10 @@ class Intervention(ABC):
         return torch.zeros(len(rows), dtype=torch.int64)
 
     def summary(self) -> dict[str, Any]:
-        """What it did, in numbers, for the record: of the last step where they change from step to step."""
+        """What it did over all processes, which call it together, in numbers, for the record.
+
+        They are those of the last step where they change from step to step.
+        """
         return {}
 
     def state_dict(self) -> dict[str, Value]:

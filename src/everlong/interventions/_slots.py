@@ -77,13 +77,14 @@ class Slots:
             return sum_over_processes(leaf.to(wide).index_copy(0, places, own.to(wide))).to(leaf.dtype)
 
         leaves = spec.zeros(count, device).zip(mine, whole)
-        ages = sum_over_processes(torch.zeros(count, dtype=torch.int64).index_copy(0, rows, self._ages))
-        return leaves, ages
+        return leaves, self._ages_of(count, sum_over_processes)
 
-    @property
-    def ages(self) -> Int[Tensor, " B"]:
-        """Of the states that are kept."""
-        return self._ages
+    def ages(self, sum_over_processes: Callable[[Tensor], Tensor]) -> Int[Tensor, " B"]:
+        """Of the states that are kept over all processes, in the order of the rows."""
+        return self._ages_of(int(sum_over_processes(torch.tensor([len(self._rows)]))), sum_over_processes)
+
+    def _ages_of(self, count: int, sum_over_processes: Callable[[Tensor], Tensor]) -> Int[Tensor, " B"]:
+        return sum_over_processes(torch.zeros(count, dtype=torch.int64).index_copy(0, self._rows, self._ages))
 
     def state_dict(self) -> dict[str, Value]:
         """What is kept, flat."""

@@ -96,7 +96,8 @@ class _Read:
     Attributes:
         loss: its share of the batch's loss, without a graph.
         squares: [leaves], the sum of squares of each leaf of its final states.
-        counts: tokens read; the sum of the ages that rows are scored from; then scored tokens by age, as exposure counts.
+        counts: tokens read; the sum of the ages that rows are scored from; then scored tokens by age, as exposure
+            counts them.
     """
 
     loss: Float[Tensor, ""]

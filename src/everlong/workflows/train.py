@@ -13,6 +13,7 @@ from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.interventions._protocol import Intervention
+from everlong.interventions.arms import parse_arm
 from everlong.interventions.methods import create as create_intervention
 from everlong.loading import parse_dtype, save
 from everlong.models.architectures import ARCHITECTURES
@@ -56,7 +57,8 @@ def _work(run: Run, name: str, config: TrainConfig, progress: Progress) -> Train
     if context is None:
         raise EverlongError(f"the length that {config.start} was trained at is not known: give --context N, in tokens")
     tokenizer = _tokenizer(config, checkpoint)
-    intervention = create_intervention(config.method, seed=config.runtime.seed)
+    arm = parse_arm(config.method, "--method")
+    intervention = create_intervention(arm.method, seed=config.runtime.seed, **arm.settings)
     source = _source(run, config, tokenizer, intervention, context, start.config.vocab_size, progress)
     record = run_loop(
         start,
