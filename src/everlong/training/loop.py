@@ -28,17 +28,16 @@ from everlong.models.language_model import LanguageModel
 from everlong.ops.allocator import keep_freed_memory
 from everlong.progress import Progress
 from everlong.records import Training
+from everlong.rows import as_read, cross_entropy
+from everlong.rows import read as read_rows
 from everlong.runs import Run
 from everlong.training._nonfinite import place_of_nonfinite
-from everlong.training._reading import as_read
-from everlong.training._reading import read as read_rows
 from everlong.training._trackers import Trackers, check_trackers
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
 from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings
 from everlong.training.config import TrainingConfig
 from everlong.training.history import History
 from everlong.training.interrupts import Interrupts
-from everlong.training.loss import cross_entropy
 from everlong.training.optimizer import adamw
 from everlong.training.parallel import TrainedModel, make_accelerator, whole
 from everlong.training.processes import Processes

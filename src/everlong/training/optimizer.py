@@ -3,25 +3,19 @@
 import torch
 from torch import nn
 
+from everlong.models._weight_decay import decays
 from everlong.training.config import TrainingConfig
-
-NEVER_DECAYED = (
-    *("A_log", "D", "dt_bias"),  # in Mamba-1 some of these are matrices
-    *("time_maa_w1", "time_maa_w2", "time_decay_w1", "time_decay_w2", "time_faaaa"),  # RWKV-6: as in RWKV-LM
-)
 
 
 def adamw(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     """AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101) over the parameters that are trained.
 
-    Weight decay falls on matrices and convolution filters; not on A_log, D, dt_bias, RWKV-6's time_* parameters, norms
-    and biases, that is, on no parameter of one axis. The loop sets the learning rate before each step.
+    Weight decay falls where ``decays`` says. The loop sets the learning rate before each step.
     """
     decayed, others = [], []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            exempt = parameter.ndim < 2 or name.rsplit(".", 1)[-1] in NEVER_DECAYED
-            (others if exempt else decayed).append(parameter)
+            (decayed if decays(name, parameter) else others).append(parameter)
     groups = [
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": others, "weight_decay": 0.0},

@@ -1,4 +1,4 @@
-"""How a row is read: what the intervention zeroes inside it, and a prefix without loss, with a gradient or without."""
+"""How training reads its rows, whoever's loop it is: resets, a prefix without loss (or gradient), and the loss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from everlong.data.batch import Batch
 from everlong.interventions._protocol import Intervention
+from everlong.ops.cross_entropy import token_losses
 from everlong.state import RecurrentState
 
 
@@ -27,10 +28,14 @@ class Reading:
 
 
 def as_read(batch: Batch, intervention: Intervention, step: int) -> Batch:
-    """The batch as an intervention has it read: where rows start from zero anew, and where the loss counts."""
+    """The batch as an intervention has it read: where rows start from zero anew, and where the loss counts.
+
+    The rows' places are on the CPU, wherever the tokens are.
+    """
     resets, mask = intervention.resets(step, batch.rows, batch.tokens.shape[1]), batch.loss_mask
-    if resets is not None and batch.resets is not None:
-        resets = batch.resets | resets
+    if resets is not None:
+        resets = resets.to(batch.tokens.device)
+        resets = resets if batch.resets is None else batch.resets | resets
     if intervention.unscored_prefix:
         mask = torch.ones_like(batch.tokens, dtype=torch.bool) if mask is None else mask.clone()
         mask[:, : intervention.unscored_prefix] = False
@@ -56,3 +61,17 @@ def read(model: Callable[..., Any], batch: Batch, initial: RecurrentState, inter
     output = model(batch.tokens[:, prefix:], state, resets=after)
     assert scored is not None  # the prefix is not
     return Reading(output.logits, batch.targets[:, prefix:], scored[:, prefix:], output.state)
+
+
+def cross_entropy(
+    logits: Float[Tensor, "B T S"], targets: Tensor, scored: Bool[Tensor, "B T"] | None
+) -> Float[Tensor, ""]:
+    """Sum over the scored targets, in nats, in float32 or wider.
+
+    Args:
+        logits: of each token's successor.
+        targets: [B, T], the successors.
+        scored: True where the loss counts; None: everywhere.
+    """
+    losses = token_losses(logits.flatten(0, 1), targets.flatten())
+    return losses.sum() if scored is None else losses[scored.flatten().to(losses.device)].sum()

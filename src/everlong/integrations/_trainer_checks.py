@@ -1,0 +1,84 @@
+"""What StatefulTrainer refuses before any work: arguments and data that would move rows out of their places."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from torch.utils.data import IterableDataset
+from transformers import TrainingArguments
+
+from everlong.errors import EverlongError
+from everlong.interventions._protocol import Intervention
+
+
+def check_arguments(args: TrainingArguments, trainer: Mapping[str, Any]) -> None:
+    """Refuses what would change the rows, the loss or the model behind the intervention's back.
+
+    Args:
+        args: those of transformers.
+        trainer: further arguments of Trainer, by name.
+
+    Raises:
+        EverlongError: an argument that cannot be served, by name.
+    """
+    own_loop = "everlong's own loop has it"
+    refused = {
+        "n_gpu > 1 (DataParallel)": (args.n_gpu > 1, "start one process a GPU with torchrun"),
+        "activation_checkpointing": (args.activation_checkpointing, own_loop),
+        "auto_find_batch_size": (args.auto_find_batch_size, "set per_device_train_batch_size"),
+        "average_tokens_across_devices=False": (
+            not args.average_tokens_across_devices,
+            "the loss is the mean over the scored targets of all processes",
+        ),
+        "compute_loss_func": (trainer.get("compute_loss_func"), "mask targets with -100"),
+        "deepspeed": (args.deepspeed, "start DDP with torchrun"),
+        "fsdp": (args.fsdp, own_loop),
+        "label_smoothing_factor": (args.label_smoothing_factor, "set it to 0"),
+        "model_init": (trainer.get("model_init"), "give the model"),
+        "split_batches": (cast(Any, args.accelerator_config).split_batches, "leave it False"),
+        "use_liger_kernel": (args.use_liger_kernel, "leave it False"),
+    }
+    for name, (given, instead) in refused.items():
+        if given:
+            raise EverlongError(f"StatefulTrainer does not take {name}: {instead}")
+
+
+def check_data(data: Any, args: TrainingArguments, intervention: Intervention, stated: str, rows_per_step: int) -> None:
+    """Refuses training rows that come in another order or number than is needed.
+
+    Args:
+        data: the training data set.
+        args: those of transformers.
+        intervention: what needs the order.
+        stated: the order that the data come in, where they do not say it themselves.
+        rows_per_step: what all processes read in an optimizer step.
+
+    Raises:
+        EverlongError: another order, a shuffled stream, another number of rows a step, or a last batch of fewer rows.
+    """
+    order = getattr(data, "data_order", stated)
+    if intervention.data_order not in ("any", order):
+        raise EverlongError(
+            f"the method {intervention.name} needs the data order {intervention.data_order!r}, the rows come in "
+            f"{order!r} order: choose another method, or give data in that order (and data_order=, which says so)"
+        )
+    strategy = str(args.train_sampling_strategy)
+    if order == "contiguous" and strategy != "sequential" and not isinstance(data, IterableDataset):
+        raise EverlongError(
+            f"the rows are in contiguous order, which train_sampling_strategy={strategy!r} would break: give "
+            "train_sampling_strategy='sequential'"
+        )
+    wanted = getattr(data, "rows_per_step", rows_per_step)
+    if wanted != rows_per_step:
+        raise EverlongError(
+            f"the data have {wanted} rows a step, the processes read {rows_per_step}: per_device_train_batch_size "
+            f"{args.per_device_train_batch_size} x gradient_accumulation_steps {args.gradient_accumulation_steps} x "
+            f"{args.world_size} processes"
+        )
+    part = args.world_size * args.per_device_train_batch_size
+    count = len(cast(Any, data)) if hasattr(data, "__len__") else 0
+    left = count % part
+    if left and not args.dataloader_drop_last:
+        raise EverlongError(
+            f"the last batch of an epoch would have {left} rows, of {count}, where every one needs {part}: give "
+            "dataloader_drop_last=True"
+        )
