@@ -19,7 +19,7 @@ PLAIN = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{
 
 def draw_curve(
     axes: Axes,
-    places: Sequence[float] | np.ndarray,
+    places: Sequence[int] | np.ndarray,
     values: Estimate,
     style: Style,
     name: str,
@@ -92,7 +92,9 @@ def symlog_scale(axes: Axes, label: str) -> None:
     low, high = axes.get_ylim()
     low, high = min(low, -0.06), max(high, 0.06)
     axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(FixedLocator([tick for tick in SYMLOG_TICKS if low <= tick <= high]))
+    ticks = [tick for tick in SYMLOG_TICKS if low <= tick <= high]
+    ticks = ticks if len(ticks) <= 9 else [tick for tick in ticks if tick in (-10, -1, -0.1, 0, 0.1, 1, 10)]
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
     axes.set_ylabel(label)

@@ -30,7 +30,7 @@ def decay_figure(results: Results) -> Chart | None:
     figure = Figure(figsize=(WIDTH, 6.2), layout="constrained")
     horizons, growth = figure.subplots(2, 1)
     styles = styles_of(results.labels)
-    token_axis(growth, context, length * 1.1, context, "tokens read")
+    token_axis(growth, float(context), length * 1.1, context, "tokens read")
     for label, record in records.items():
         style, name = styles[label], results.name(label)
         look = {
@@ -55,9 +55,10 @@ def decay_figure(results: Results) -> Chart | None:
         (growth, first.growth_bound, "predicted break"),
     ):
         axes.annotate(
-            *(words, (0.01, height)),
+            *(words, (0.99, height)),
             xycoords=("axes fraction", "data"),
             xytext=(0, 3),
+            ha="right",
             textcoords="offset points",
             fontsize=9.5,
             color="#444444",

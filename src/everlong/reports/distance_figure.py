@@ -34,7 +34,7 @@ def distance_figure(results: Results) -> Chart | None:
     far, against = figure.subplots(2, 1)
     styles = styles_of(results.labels)
     farthest = max(record.positions[-1] for record in drawn.values())
-    token_axis(far, 1, farthest * 1.1, basis.context, "tokens read")
+    token_axis(far, 1.0, farthest * 1.1, basis.context, "tokens read")
     for label, record in drawn.items():
         _draw(far, against, record, styles[label], results.name(label))
     log_scale(far, "in-range drifts")

@@ -42,10 +42,10 @@ def paper_figure(results: Results) -> Chart | None:
             places, values = _scaled(curve)
             look = looks.get(curve.name.split()[0], PAPER[-1])
             thin = curve.name.endswith("SP")
-            _draw(axes, places, values, look, f"paper, {curve.name}", width=0.8 if thin else 1.6, zorder=2)
+            _draw(axes, places, values, look, f"paper, {curve.name}", width=0.8 if thin else 1.6, zorder=2.0)
             rows += [(panel, f"paper, {curve.name}", *point) for point in zip(places, values, strict=True)]
         for label, (places, values) in curves.items():
-            _draw(axes, places, values, styles[label], results.name(label), width=2.1, zorder=3)
+            _draw(axes, places, values, styles[label], results.name(label), width=2.1, zorder=3.0)
             rows += [(panel, label, *point) for point in zip(places, values, strict=True)]
         _finish(axes, panel)
     figure.axes[-1].set_xlabel("position in training lengths")

@@ -33,9 +33,9 @@ def remembrance_figure(results: Results) -> Chart | None:
     *panels, last = figure.subplots(len(shown) + 1, squeeze=False)[:, 0]
     styles = styles_of(results.labels)
     for axes, end in zip(panels, shown, strict=True):
-        token_axis(axes, 1, end * 1.1, basis.context, "t: tokens left out at the beginning")
+        token_axis(axes, 1.0, end * 1.1, basis.context, "t: tokens left out at the beginning")
         axes.set_title(f"T = {end:,}")
-    token_axis(last, 1, shown[-1] * 1.1, basis.context, "tokens kept before the target")
+    token_axis(last, 1.0, shown[-1] * 1.1, basis.context, "tokens kept before the target")
     last.set_title("What lies further back is worth")
     for label, record in records.items():
         style, name = styles[label], results.name(label)

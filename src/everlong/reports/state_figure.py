@@ -29,7 +29,7 @@ def state_figure(results: Results) -> Chart | None:
     styles = styles_of(results.labels)
     farthest = max(record.positions[-1] for record in records.values())
     for axes in (spread, share):
-        token_axis(axes, 1, farthest * 1.1, basis.context, "tokens read")
+        token_axis(axes, 1.0, farthest * 1.1, basis.context, "tokens read")
     for label, record in records.items():
         style, name = styles[label], results.name(label)
         draw_curve(spread, record.positions, record.full["std"], style, name, positive=True)
