@@ -16,9 +16,9 @@ CAPTION = (
     "First panel: energy distance of the law of the state at a position from its law at the end of the training "
     "length, on {projections} random projections, the null's mean taken off, in units of the drift from half the "
     "training length to its end; the median over the layers for which that drift is a unit, the band reaching from "
-    "the nearest layer to the farthest. Second panel: the same distance against the excess loss over the next "
-    "{targets} targets, a point a position, joined in their order. Rank correlations over positions and layers: "
-    "{correlations}. A correlation is no cause."
+    "the nearest layer to the farthest; what is nearer than 0.01 is drawn there. Second panel: the same distance "
+    "against the excess loss over the next {targets} targets, a point a position, joined in their order. Rank "
+    "correlations over positions and layers: {correlations}. A correlation is no cause."
 )
 LEAST = 1e-2  # in-range drifts: what is nearer is drawn there, on a log axis
 

@@ -11,12 +11,12 @@ from everlong.reports.experiment_figure import experiment_figure
 from everlong.reports.exposure_figure import exposure_figure
 from everlong.reports.heads_figure import heads_figure
 from everlong.reports.loss_figure import loss_figure
-from everlong.reports.passkey_figure import passkey_figure
-from everlong.reports.task_figure import task_figure
 from everlong.reports.memory_figure import memory_figure
 from everlong.reports.paper_figure import paper_figure
+from everlong.reports.passkey_figure import passkey_figure
 from everlong.reports.remembrance_figure import remembrance_figure
 from everlong.reports.state_figure import state_figure
+from everlong.reports.task_figure import task_figure
 from everlong.reports.training_figure import training_figure
 from everlong.reports.transplant_figure import transplant_figure
 
