@@ -13,6 +13,7 @@ from tests.reports.synthetic import make_diagnosis
 def test_a_repaired_model_goes_by_its_method_and_no_two_labels_are_equal():
     models = ("bundled", "runs/a/models/state_passing", "runs/b/models/state_passing", "zero", "org/na me", "../before")
     assert labels_of(models) == ("before", "state_passing", "state_passing-2", "zero-model", "na_me", "before-2")
+    assert labels_of(("a/models/scratch", "b/models/scratch")) == ("before", "scratch-2")  # else one name in the legend
 
 
 def test_the_bound_is_exceeded_where_the_lower_end_of_a_judged_bucket_is_above_it():

@@ -23,7 +23,8 @@ class DiagnosisConfig:
     confidence: float = 0.95
     """Of the intervals, over all ranges of positions together."""
     quick: bool = False
-    """A rough answer in a fraction of the time: windows at half stride and fewer targets."""
+    """A rough answer in a fraction of the time: windows at half stride and fewer targets; where the verb is diagnose,
+    12 documents at most and the cheap measures alone."""
 
     def __post_init__(self) -> None:
         for name in ("max_length", "documents", "targets_per_bucket"):

@@ -19,6 +19,8 @@ from everlong.workflows.config import DiagnoseConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.diagnose import diagnose
 from everlong.workflows.train import train
 
+STEP_TOKENS = 32 * 64  # the bundled model's
+
 
 @dataclass(frozen=True, kw_only=True)
 class BreakingLengthRecipe:
@@ -55,11 +57,10 @@ class Break:
 def main(recipe: BreakingLengthRecipe) -> tuple[Break, ...]:
     """Runs the contexts one after the other."""
     default, runtime = TrainConfig(), RuntimeConfig(seed=recipe.seed)
-    tokens = default.training.batch_size * default.context
     breaks = []
     for context in recipe.contexts:
         base = recipe.output / f"base-{context}"
-        training = replace(default.training, steps=recipe.steps, batch_size=max(1, tokens // context))
+        training = replace(default.training, steps=recipe.steps, batch_size=max(1, STEP_TOKENS // context))
         train(in_folder(TrainConfig(context=context, training=training, data=recipe.data, runtime=runtime), base))
         diagnosing = DiagnoseConfig(
             models=(str(base / "models" / "scratch"),),

@@ -20,13 +20,13 @@ def labels_of(models: Sequence[str]) -> tuple[str, ...]:
     The first is "before". A model that a repair has made (models/METHOD) goes by its method, and so has that method's
     look in every figure; another by the last part of its name.
     """
-    labels = [BEFORE]
+    labels, shown = [BEFORE], Path(models[0]).name  # in figures the first goes by its own name
     for model in models[1:]:
         label = re.sub(r"[^\w.,=-]", "_", Path(model).name).strip(".") or "model"
         if label.split(",")[0] in INTERVENTIONS and Path(model).parent.name != "models":
             label = f"{label}-model"  # a folder that happens to be called like a method
         base, number = label, 2
-        while label in labels:
+        while label in (*labels, shown):
             label, number = f"{base}-{number}", number + 1
         labels.append(label)
     return tuple(labels)

@@ -1,7 +1,7 @@
 """`everlong diagnose`: one model or several on the same text, every measure, one run folder, a verdict on each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import Subject, open_subject
 from everlong.workflows.config import DiagnoseConfig
 
-QUICK_DOCUMENTS = 12  # that the measures of a quick diagnosis read, at the most
+QUICK_DOCUMENTS = 12  # that a quick diagnosis reads, at the most; a verdict needs 8
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ def diagnose(config: DiagnoseConfig, progress: Progress | None = None) -> Diagno
         EverlongError: bad input, before any work; or ``fail_above`` is asked for and no bucket can be judged.
     """
     with start_run("diagnose", config) as (run, config):
+        if config.diagnosis.quick:
+            documents = min(config.diagnosis.documents, QUICK_DOCUMENTS)
+            config = replace(config, diagnosis=replace(config.diagnosis, documents=documents))
         return _Diagnosing(run, config, progress or Progress()).work()
 
 
@@ -127,7 +130,7 @@ class _Diagnosing:
             subject.text.held_out,
             context=subject.context,
             length=settings.max_length,
-            documents=min(settings.documents, QUICK_DOCUMENTS) if settings.quick else settings.documents,
+            documents=settings.documents,
             label=label,
             model_name=subject.checkpoint.name,
             confidence=settings.confidence,
