@@ -76,6 +76,7 @@ def test_the_page_says_the_verdict_the_findings_and_what_exceeded_the_bound(fold
     headline = page.text[page.text.index("Everlong 0") :]
     assert make_overview().sentence in re.sub(r"\s+", " ", headline)[:400]
     for words in (
+        *("excess over its own window", "breaks at 512"),
         *("Exceeds the bound that was asked for: before at 4,096", "Predicted from within the training length"),
         *("taking the drift of the mean state away every 64 tokens leaves", "The model uses 64 tokens.", "recentre"),
         *("the head that leaves its law farthest is L0H0".capitalize()[:20], "a correlation is no cause".capitalize()),

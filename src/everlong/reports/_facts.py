@@ -5,7 +5,7 @@ from typing import Any
 
 from everlong.records import Diagnosis, Training
 from everlong.reports._results import Results
-from everlong.reports._words import duration, plural
+from everlong.reports._words import duration, estimate, plural, positions
 
 Rows = list[tuple[str, str]]
 ARM_HEADERS = ("steps", "scored tokens", "tokens read", "first loss", "final loss", "backend", "time", "model")
@@ -98,6 +98,21 @@ def policies(results: Results, base: Diagnosis) -> Rows:
             f"that a repair pays where the model was good already.",
         ),
     ]
+
+
+def summary(results: Results) -> list[tuple[str, ...]]:
+    """A row a model of a diagnosis: name, perplexity in range, verdict, excess in the last bucket that is judged."""
+    rows = []
+    for label, diagnosis in results.diagnoses.items() if results.overview else ():
+        excess = diagnosis.excess
+        judged = [i for i, count in enumerate(excess.documents) if count >= diagnosis.verdict.fewest_documents]
+        words = "n/a"
+        if judged:
+            last = judged[-1]
+            words = estimate(excess.mean[last], excess.lower[last], excess.upper[last])
+            words += f" at {positions(excess.starts[last], excess.stops[last])}"
+        rows.append((results.name(label), f"{diagnosis.in_range_perplexity:.3f}", diagnosis.verdict.short, words))
+    return rows
 
 
 def models(results: Results) -> list[tuple[str, ...]]:

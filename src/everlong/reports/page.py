@@ -132,6 +132,7 @@ def _decision(results: Results) -> dict[str, Any]:
         views.append({"name": results.name(label), "diagnosis": diagnosis, "policies": names, "rows": rows})
     base = results.base
     return {
+        "summary": _facts.summary(results),
         "diagnoses": views,
         "findings": [
             (results.name(label), found)
