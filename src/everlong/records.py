@@ -212,6 +212,26 @@ class Repair(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Overview(Record):
+    """A diagnosis of one model or several as a whole: what was asked, and what came of it. The last record of a run."""
+
+    labels: tuple[str, ...]
+    """Of the models, in the order in which they were given."""
+    measures: tuple[str, ...]
+    """Asked for, beside the diagnosis itself."""
+    sentence: str
+    """The verdict on all models in one sentence."""
+    warnings: tuple[str, ...]
+    """What a reader must know: too few documents, measures that could not be made, and why."""
+    fail_above: float | None
+    """Nats of paired excess; None: no bound was asked for."""
+    exceeded: tuple[str, ...]
+    """The buckets that surely exceed that bound, in words."""
+    seconds: dict[str, float]
+    """Phase -> wall-clock seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeanOverBases(Record):
     """Means over bases, one for each range of positions, with simultaneous intervals."""
 

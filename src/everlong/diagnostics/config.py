@@ -1,6 +1,9 @@
 """Settings of a diagnosis, free of torch."""
 
 from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
 
 from everlong.errors import EverlongError
 
@@ -20,7 +23,8 @@ class DiagnosisConfig:
     confidence: float = 0.95
     """Of the intervals, over all ranges of positions together."""
     quick: bool = False
-    """A rough answer in a fraction of the time: windows at half stride and fewer targets."""
+    """A rough answer in a fraction of the time: windows at half stride and fewer targets; where the verb is diagnose,
+    12 documents at most and the cheap measures alone."""
 
     def __post_init__(self) -> None:
         for name in ("max_length", "documents", "targets_per_bucket"):
@@ -49,7 +53,7 @@ class MeasuresConfig:
     """T of effective remembrance: after how many tokens, less one. Default: four training lengths, and max_length."""
     remembrance_starts: int = 32
     """Starts of suffixes for each T, spaced logarithmically."""
-    memory_gib: float = 2.0
+    memory_gib: Annotated[float, tyro.conf.arg(name="memory")] = 2.0
     """Bound on the states of the rows that are read side by side, in GiB."""
     positions_per_octave: int = 2
     """How densely states are looked at; positions are spaced logarithmically."""
@@ -87,4 +91,4 @@ class MeasuresConfig:
         if self.break_growth <= 1:
             raise EverlongError(f"break_growth is {self.break_growth}; it must be above 1")
         if self.memory_gib <= 0:
-            raise EverlongError(f"memory_gib is {self.memory_gib}; it must be above 0")
+            raise EverlongError(f"--memory {self.memory_gib} must be above 0 (GiB)")

@@ -14,3 +14,6 @@ MEASURES = Registry(
         "used_memory": "everlong.diagnostics.used_memory:used_memory",
     },
 )
+
+QUICK_MEASURES = ("decay_horizons", "state_statistics", "used_memory")
+"""Those that read little more than the documents themselves."""

@@ -37,14 +37,17 @@ def token_axis(axes: Axes, lowest: float, highest: float, context: int | None, l
 
 
 def name_training_length(axes: Axes, context: int) -> None:
-    """Says at the top of the dotted line what it is."""
+    """Says at the top of the dotted line what it is, on the side where there is more room."""
+    low, high = axes.get_xlim()
+    on_left = math.log(context / low) > 0.6 * math.log(high / low)
     axes.annotate(
         f"training length {context:,}",
         xy=(context, 1),
         xycoords=("data", "axes fraction"),
-        xytext=(4, -2),
+        xytext=(-4 if on_left else 4, -2),
         textcoords="offset points",
         va="top",
+        ha="right" if on_left else "left",
         fontsize=9.5,
         color="#444444",
     )

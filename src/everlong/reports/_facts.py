@@ -5,7 +5,7 @@ from typing import Any
 
 from everlong.records import Diagnosis, Training
 from everlong.reports._results import Results
-from everlong.reports._words import duration, plural
+from everlong.reports._words import duration, estimate, plural, positions
 
 Rows = list[tuple[str, str]]
 ARM_HEADERS = ("steps", "scored tokens", "tokens read", "first loss", "final loss", "backend", "time", "model")
@@ -17,6 +17,8 @@ def headline(results: Results) -> str:
         return results.repair.sentence
     if results.experiment:
         return results.experiment.sentence
+    if results.overview:
+        return results.overview.sentence
     verdicts = [(results.name(label), diagnosis.verdict.sentence) for label, diagnosis in results.diagnoses.items()]
     if len(verdicts) == 1 and results.verb != "repair":
         return verdicts[0][1]
@@ -59,7 +61,7 @@ def rule(base: Diagnosis) -> list[str]:
     ]
 
 
-def policies(base: Diagnosis) -> Rows:
+def policies(results: Results, base: Diagnosis) -> Rows:
     """The ways of reading a long document, in two sentences each."""
     context = f"{base.context:,}"
     widths = ", ".join(f"{width:,}" for width in base.window_widths)
@@ -79,11 +81,59 @@ def policies(base: Diagnosis) -> Rows:
             f"1/{base.window_share} is scored, so that every target has nearly the whole window before it. "
             f"Widths measured: {widths} tokens.",
         ),
+        *(
+            [
+                (
+                    "recentre",
+                    f"The state is carried, and every {context} tokens the drift of its mean is taken away: what other "
+                    "documents' states have gained on average since the training length. No training is needed.",
+                )
+            ]
+            if results.measures["mean_drift"]
+            else []
+        ),
         (
             "in range",
             f"Chunks of {context} tokens, each from the zero state, over the whole document. Its loss is the price "
             f"that a repair pays where the model was good already.",
         ),
+    ]
+
+
+def summary(results: Results) -> list[tuple[str, ...]]:
+    """A row a model of a diagnosis: name, perplexity in range, verdict, excess in the last bucket that is judged."""
+    rows = []
+    for label, diagnosis in results.diagnoses.items() if results.overview else ():
+        excess = diagnosis.excess
+        judged = [i for i, count in enumerate(excess.documents) if count >= diagnosis.verdict.fewest_documents]
+        words = "n/a"
+        if judged:
+            last = judged[-1]
+            words = estimate(excess.mean[last], excess.lower[last], excess.upper[last])
+            words += f" at {positions(excess.starts[last], excess.stops[last])}"
+        rows.append((results.name(label), f"{diagnosis.in_range_perplexity:.3f}", diagnosis.verdict.short, words))
+    return rows
+
+
+def models(results: Results) -> list[tuple[str, ...]]:
+    """A row a model, where several were diagnosed: name, where it came from, and what it is."""
+    if len(results.diagnoses) < 2:
+        return []
+    return [
+        (results.name(label), d.model, d.architecture, f"{d.parameters:,}", f"{d.context:,}", d.backend, d.dtype)
+        for label, d in results.diagnoses.items()
+    ]
+
+
+def measures(results: Results) -> list[tuple[str, ...]]:
+    """A row a measure and model: what it rests on."""
+    return [
+        (
+            *(name.replace("_", " "), results.name(label), f"{len(record.basis.documents):,}"),
+            *(f"{record.basis.tokens_read:,}", record.basis.backend, duration(record.basis.seconds)),
+        )
+        for name, of_models in results.measures.items()
+        for label, record in of_models.items()
     ]
 
 
@@ -94,7 +144,7 @@ def arms(results: Results) -> list[tuple[str, ...]]:
 
 def times(results: Results) -> Rows:
     """How long each phase took."""
-    whole = results.repair or results.experiment
+    whole = results.repair or results.experiment or results.overview
     if whole:
         seconds = dict(whole.seconds)
     else:
@@ -127,8 +177,9 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
             yield f"{prefix}{key}", "not set" if value is None else str(value)
 
 
-def limits(base: Diagnosis | None) -> list[str]:
+def limits(results: Results) -> list[str]:
     """What a reader must not take from the page."""
+    base, explained = results.base, any(results.measures.values())
     reach = f"Nothing beyond {base.length:,} tokens was read. " if base else ""
     return [
         "The intervals cover the choice of documents from this corpus, not another corpus, another seed of training or "
@@ -137,7 +188,12 @@ def limits(base: Diagnosis | None) -> list[str]:
         "A model that forgets what lies far back also stays flat. Flat is not memory: only an excess below zero says "
         "that the model uses what it carries.",
         "Loss is not a task: what the model can retrieve, or reason about, over such lengths is not measured here.",
-        "Why the model broke is not shown by its repair.",
+        *(() if explained else ("Why the model broke is not shown by its repair.",)),
+        *(
+            ("A measure of causes that correlates with the harm is no cause; the transplant and recentring intervene.",)
+            if explained
+            else ()
+        ),
     ]
 
 

@@ -6,12 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from everlong.records import Diagnosis, Experiment, Repair, TaskEvaluation, Training
+from everlong.records import Diagnosis, Experiment, Overview, Repair, TaskEvaluation, Training
 from everlong.reports._words import method_name
 from everlong.runs import Run
 
 FIRST = ("before", "zero")
 """Before repair stands first, its control next, the methods after them."""
+MEASURES = (
+    "effective_remembrance",
+    "state_statistics",
+    "state_distance",
+    "transplant",
+    "mean_drift",
+    "decay_horizons",
+    "used_memory",
+)
+"""In the order in which they are told; the registry is ``everlong.diagnostics.measures``, above this floor."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,9 @@ class Results:
     experiment: Experiment | None
     evaluations: dict[str, TaskEvaluation]
     """By task."""
+    overview: Overview | None
+    measures: dict[str, dict[str, Any]]
+    """Measure -> label -> its record (``everlong.measurements``)."""
     losses: dict[str, tuple[tuple[int, float], ...]]
     """Phase of training -> (step, loss)."""
 
@@ -35,6 +48,7 @@ class Results:
         """All models and arms, so that each keeps its look in every figure."""
         rows = [row.label for row in self.repair.rows] if self.repair else []
         rows += [arm.label for arm in self.experiment.arms] if self.experiment else []
+        rows += self.overview.labels if self.overview else []
         return tuple(dict.fromkeys([*rows, *_ordered({*self.diagnoses, *self.trainings, *self.losses})]))
 
     @property
@@ -46,7 +60,7 @@ class Results:
     def finished(self) -> bool:
         """Whether the record that ends the verb's work is there."""
         repaired = self.repair or self.experiment
-        last = {"repair": repaired, "train": self.trainings, "evaluate": self.evaluations}
+        last = {"diagnose": self.overview, "repair": repaired, "train": self.trainings, "evaluate": self.evaluations}
         return bool(last.get(self.verb, self.diagnoses))
 
     def name(self, label: str) -> str:
@@ -72,6 +86,8 @@ def load_results(run: Run) -> Results:
         repair=run.load("repair") if "repair" in names else None,
         experiment=run.load("experiment") if "experiment" in names else None,
         evaluations=_family(run, "evaluation-", names),
+        overview=run.load("overview") if "overview" in names else None,
+        measures={measure: _family(run, f"{measure}-", names) for measure in MEASURES},
         losses=_read_losses(run),
     )
 

@@ -12,8 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from everlong.records import Excess
 from everlong.reports._axes import legend_on_top, name_training_length, token_axis
 from everlong.reports._chart import WIDTH, Chart
-from everlong.reports._results import Results
-from everlong.reports._styles import Style, styles_of
+from everlong.reports._results import Results, mean_losses
+from everlong.reports._styles import RECENTRED, RESTART, Style, styles_of
 
 LINEAR_TO = 0.1
 """Nats up to which the axis is linear: the tolerance and a collapse must both be readable."""
@@ -21,14 +21,18 @@ BAND = {"facecolor": "#f0e442", "alpha": 0.35, "linewidth": 0}
 TICKS = (-3, -1, -0.3, -0.1, -0.05, 0, 0.05, 0.1, 0.3, 1, 3, 10)
 CAPTION = (
     "Paired excess loss: the loss with the state carried from the document's beginning, minus that of a reference, "
-    "over the same targets. Above zero, reading on harms; zero, no better than restarting; below zero, it "
-    "helps. First panel, the model's own window of {context} tokens: does the carried state harm? {second}"
-    "Bars are {confidence:.0%} intervals over documents, for all buckets at once; the shaded band is the tolerance of "
+    "over the same targets. Above zero, reading on harms; zero, no better than restarting; below zero, it helps. "
+    "First panel, the model's own window of {context} tokens: does the carried state harm? {second}{policies}Bars are"
+    " {confidence:.0%} intervals over documents, for all buckets at once; the shaded band is the tolerance of "
     "{tolerance:g} nats. Up to 0.1 the axis is linear, beyond it logarithmic."
 )
 SECOND = (
     "Second panel, the best window of any width of the zero control, trained as long: would training on and restarting "
     "have done as well? Before repair, and for the control, the best window is their own. "
+)
+POLICIES = (
+    "Beside the carried state, on the same axes: {base} restarted every {context} tokens (grey), and each model "
+    "recentred, the drift of the mean state taken away every {context} tokens (open marks). "
 )
 
 
@@ -52,7 +56,9 @@ def excess_figure(results: Results) -> Chart | None:
     panels = [("Against the model's own window", "own window", own)]
     if best:
         panels.append(("Against the control's best window", "control best", best))
-    figure = Figure(figsize=(WIDTH, 0.9 + 2.9 * len(panels)), layout="constrained")
+    figure = Figure(
+        figsize=(WIDTH, 0.9 + 2.9 * len(panels) + 0.35 * len(results.measures["mean_drift"])), layout="constrained"
+    )
     styles = styles_of(results.labels)
     rows: list[tuple] = []
     for axes, (title, reference, excesses) in zip(
@@ -62,12 +68,16 @@ def excess_figure(results: Results) -> Chart | None:
         token_axis(axes, max(float(lowest), 1.0), base.length * 1.04, base.context, "")
         axes.set_title(title)
         draw_panel(axes, {results.name(k): (v, styles[k]) for k, v in excesses.items()}, base.verdict.tolerance)
+        if reference == "own window":
+            rows += _draw_policies(axes, results, styles)
         _name_sides(axes, base.verdict.tolerance, reference)
         for label, excess in excesses.items():
             rows += _data(label, reference, excess)
     name_training_length(figure.axes[0], base.context)
     figure.axes[-1].set_xlabel("position: tokens read before the target")
     entries = list(zip(*figure.axes[0].get_legend_handles_labels(), strict=True))
+    models = {results.name(label) for label in results.labels}
+    entries.sort(key=lambda entry: entry[1] not in models)  # the models first, then their other ways of reading
     legend_on_top(figure, [*entries, (tolerance_band(), f"tolerance, {base.verdict.tolerance:g} nats")])
     return Chart(
         name="excess-by-position",
@@ -75,6 +85,9 @@ def excess_figure(results: Results) -> Chart | None:
         caption=CAPTION.format(
             context=f"{base.context:,}",
             second=SECOND if best else "",
+            policies=POLICIES.format(base=results.name(base.label), context=f"{base.context:,}")
+            if results.measures["mean_drift"]
+            else "",
             confidence=base.excess.confidence,
             tolerance=base.verdict.tolerance,
         ),
@@ -85,6 +98,45 @@ def excess_figure(results: Results) -> Chart | None:
         ),
         rows=tuple(rows),
     )
+
+
+def _draw_policies(axes: Axes, results: Results, styles: Mapping[str, Style]) -> list[tuple]:
+    """The other ways of reading, where recentring was measured: their excess over the own window; rows for the CSV."""
+    records, rows = results.measures["mean_drift"], []
+    for label, record in records.items():
+        places = np.sqrt(np.maximum(np.array(record.starts, dtype=float), 1) * np.array(record.stops))
+        style, name = styles[label], f"{results.name(label)}: recentred"
+        axes.plot(
+            *(places, record.recentred.mean),
+            color=style.colour,
+            linestyle=RECENTRED,
+            linewidth=1.3,
+            marker=style.marker,
+            markersize=6,
+            markerfacecolor="white",
+            label=name,
+            zorder=2.8,
+        )
+        values = (record.recentred.mean, record.recentred.lower, record.recentred.upper, record.recentred.documents)
+        for start, stop, *numbers, documents in zip(record.starts, record.stops, *values, strict=True):
+            numbers = [float(number) for number in numbers]
+            confidence = record.basis.confidence
+            rows.append((label, "own window, recentred", "", start, stop, *numbers, int(documents), "", confidence))
+    base = results.base
+    if records and base is not None and {"restart", f"window:{base.context}"} <= set(base.losses):
+        apart = mean_losses(base.losses["restart"] - base.losses[f"window:{base.context}"], base.targets)
+        places = np.sqrt(np.maximum(np.array(base.bucket_starts, dtype=float), 1) * np.array(base.bucket_stops))
+        axes.plot(
+            *(places, apart),
+            color=RESTART.colour,
+            linestyle=RESTART.dashes,
+            linewidth=1.8,
+            label=f"{results.name(base.label)}: restart every {base.context:,}",
+            zorder=2,
+        )
+        for start, stop, value in zip(base.bucket_starts, base.bucket_stops, apart, strict=True):
+            rows.append((base.label, "own window, restarted", "", start, stop, float(value), *("",) * 5))
+    return rows
 
 
 def draw_panel(axes: Axes, drawn: Mapping[str, tuple[Excess | Ranges, Style]], tolerance: float) -> None:

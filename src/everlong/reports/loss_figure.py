@@ -8,16 +8,20 @@ from everlong.records import Curve, Diagnosis
 from everlong.reports._axes import legend_on_top, name_training_length, token_axis
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._results import Results, mean_losses
-from everlong.reports._styles import RESTART, Style, styles_of, window_style
+from everlong.reports._styles import RECENTRED, RESTART, Style, styles_of, window_style
 from everlong.reports._words import policy_name
 
 CAPTION = (
     "Mean loss of the next token against the number of tokens read before it; the perplexity is its exponential. "
     "Coloured lines: the state is carried from the document's beginning; the pale band is one standard error over "
-    "documents at each position, and says little about differences, which the next figure pairs. Thin grey lines: "
-    "how {base} reads when it is restarted, or shown a window only. The dotted line is the training length: to its "
-    "right the model reads further than it was ever trained to. The very first positions, where every model knows "
-    "little, are left out of the picture and stand in its data."
+    "documents at each position, and says little about differences, which the next figure pairs. Thin grey lines: how"
+    " {base} reads when it is restarted, or shown a window only. {recentred}The dotted line is the training length: "
+    "to its right the model reads further than it was ever trained to. The very first positions, where every model "
+    "knows little, are left out of the picture and stand in its data."
+)
+RECENTRING = (
+    "Open marks: the state is carried, and the drift of its mean taken away every {context} tokens (recentred: the "
+    "loss of the own window plus the excess measured over it). "
 )
 
 
@@ -26,7 +30,7 @@ def loss_figure(results: Results) -> Chart | None:
     base = results.base
     if base is None or not any(diagnosis.curves for diagnosis in results.diagnoses.values()):
         return None
-    figure = Figure(figsize=(WIDTH, 4.7), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 4.7 + 0.2 * len(results.measures["mean_drift"])), layout="constrained")
     axes = figure.add_subplot()
     styles = styles_of(results.labels)
     rows: list[tuple] = []
@@ -48,6 +52,7 @@ def loss_figure(results: Results) -> Chart | None:
         for curve in (curve for curve in diagnosis.curves if curve.policy == "carry"):
             _draw_carried(axes, curve, styles[label], f"{results.name(label)}: carry")
             rows += _data(label, curve)
+        rows += _draw_recentred(axes, results, diagnosis, styles[label])
     axes.set_ylabel("loss (nats a token)")
     _fit_losses(axes)
     _add_perplexity(axes)
@@ -57,7 +62,8 @@ def loss_figure(results: Results) -> Chart | None:
         name="loss-by-position",
         title="Loss against position",
         caption=CAPTION.format(
-            base="the model before repair" if results.name(base.label) == "Before repair" else results.name(base.label)
+            base="the model before repair" if results.name(base.label) == "Before repair" else results.name(base.label),
+            recentred=RECENTRING.format(context=f"{base.context:,}") if results.measures["mean_drift"] else "",
         ),
         figure=figure,
         columns=("label", "policy", "start", "stop", "mean_loss", "perplexity", "standard_error", "documents"),
@@ -79,6 +85,32 @@ def _draw_carried(axes: Axes, curve: Curve, style: Style, name: str) -> None:
         markersize=5.5,
         markevery=(len(middles) % 4, 4),
     )
+
+
+def _draw_recentred(axes: Axes, results: Results, diagnosis: Diagnosis, style: Style) -> list[tuple]:
+    """Recentring, where it was measured: bucket by bucket, over the same buckets as the own window's curve."""
+    record = results.measures["mean_drift"].get(diagnosis.label)
+    windows = [curve for curve in diagnosis.curves if curve.policy == f"window:{diagnosis.context}"]
+    if record is None or not windows or windows[0].starts != record.starts:
+        return []
+    losses = mean_losses(windows[0].losses) + record.recentred.mean
+    axes.plot(
+        *(_middles(windows[0]), losses),
+        color=style.colour,
+        linestyle=RECENTRED,
+        linewidth=1.3,
+        marker=style.marker,
+        markersize=6,
+        markerfacecolor="white",
+        label=f"{results.name(diagnosis.label)}: recentred",
+        zorder=2.8,
+    )
+    return [
+        (diagnosis.label, "recentre", start, stop, float(loss), float(np.exp(loss)), "", int(count))
+        for start, stop, loss, count in zip(
+            record.starts, record.stops, losses, record.recentred.documents, strict=True
+        )
+    ]
 
 
 def _references(base: Diagnosis) -> list[tuple[Curve, Style]]:

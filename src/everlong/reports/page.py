@@ -19,16 +19,18 @@ from everlong.reports._results import Results, load_results, mean_losses
 from everlong.reports._styles import styles_of
 from everlong.reports._words import interval, policy_name, positions, signed
 from everlong.reports.figures import write_figures
+from everlong.reports.findings import findings
 from everlong.runs import Run, write_bytes
 
 PAGE = "report.html"
 
 
-def write_report(run: Run) -> Path:
+def write_report(run: Run, *, paper: bool = False) -> Path:
     """Draws the figures of a run and writes its page from the records that are there; if unfinished, the page says so.
 
     Args:
         run: a run folder of any verb.
+        paper: whether to draw it beside the paper's own, approximate, curves, too.
 
     Returns:
         The path of report.html.
@@ -37,7 +39,7 @@ def write_report(run: Run) -> Path:
         EverlongError: a record is there and not readable.
     """
     results = load_results(run)
-    charts = write_figures(results, run.path / "figures")
+    charts = write_figures(results, run.path / "figures", paper=paper)
     path = run.path / PAGE
     write_bytes(path, _render(results, charts, run.path).encode())
     return path
@@ -72,12 +74,20 @@ def _head(results: Results) -> dict[str, Any]:
         "title": f"Everlong {results.verb}" + (f": {base.model}" if base else ""),
         "headline": _facts.headline(results),
         "facts": _facts.facts(results),
-        "warnings": results.repair.warnings if results.repair else (),
+        "warnings": [
+            *(results.repair.warnings if results.repair else ()),
+            *(results.overview.warnings if results.overview else ()),
+            *(f"Exceeds the bound that was asked for: {words}." for words in _exceeded(results)),
+        ],
         "done": [
             *(f"diagnosis: {results.name(label)}" for label in results.diagnoses),
             *(f"training: {results.name(label)}" for label in results.trainings),
         ],
     }
+
+
+def _exceeded(results: Results) -> tuple[str, ...]:
+    return results.overview.exceeded if results.overview else ()
 
 
 def _result(results: Results) -> dict[str, Any]:
@@ -122,9 +132,15 @@ def _decision(results: Results) -> dict[str, Any]:
         views.append({"name": results.name(label), "diagnosis": diagnosis, "policies": names, "rows": rows})
     base = results.base
     return {
+        "summary": _facts.summary(results),
         "diagnoses": views,
+        "findings": [
+            (results.name(label), found)
+            for label, diagnosis in results.diagnoses.items()
+            if (found := findings(label, diagnosis, results.measures))
+        ],
         "rule": _facts.rule(base) if base else [],
-        "policies": _facts.policies(base) if base else [],
+        "policies": _facts.policies(results, base) if base else [],
     }
 
 
@@ -138,9 +154,11 @@ def _run(results: Results) -> dict[str, Any]:
         "times": _facts.times(results),
         "data": _facts.data(base) if base else [],
         "documents": list(zip(base.documents, base.document_tokens, base.offsets, strict=True)) if base else [],
+        "models": _facts.models(results),
+        "measures": _facts.measures(results),
         "settings": list(_facts.flat(results.config)),
         "machine": list(_facts.flat(results.environment)),
-        "limits": _facts.limits(base),
+        "limits": _facts.limits(results),
     }
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 import tyro
 
 from everlong.data.config import DataConfig
-from everlong.diagnostics.config import DiagnosisConfig
+from everlong.diagnostics.config import DiagnosisConfig, MeasuresConfig
+from everlong.diagnostics.measures import MEASURES, QUICK_MEASURES
 from everlong.errors import EverlongError
 from everlong.interventions.arms import describe_methods
 from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config, SamplingConfig
@@ -14,6 +15,7 @@ from everlong.tasks.config import TasksConfig, parse_length
 from everlong.training.config import EngineConfig, TrainingConfig
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+Models = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL ...]")]
 Architecture = (
     Annotated[GLAConfig, tyro.conf.subcommand("gla")]
     | Annotated[Mamba1Config, tyro.conf.subcommand("mamba1")]
@@ -28,6 +30,11 @@ METHODS_HELP = (
 METHOD_HELP = (
     "What rows start from: METHOD or METHOD,setting=value,... (state_passing,reset_probability=0.05). Methods and "
     f"their settings: {describe_methods()}."
+)
+
+MEASURES_HELP = (
+    f"What to measure beside loss by position: {', '.join(MEASURES)}; or all, none, or default, which is all, with "
+    f"--quick {' and '.join(QUICK_MEASURES)}."
 )
 
 
@@ -61,15 +68,46 @@ class RuntimeConfig(MachineConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnoseConfig:
-    """How far can the model really read? Measures loss by position and what the carried state is worth."""
+    """How far can the model really read, why no farther, and how sure is that?
 
-    model: Model = BUNDLED
-    """A folder or file (state-spaces, transformers or Everlong format), a hub id owner/name, or "bundled"."""
+    Several models, one before and one after a repair, say, are measured on the same text and drawn on the same axes.
+    """
+
+    models: Models = (BUNDLED,)
+    """Folders or files (state-spaces, transformers or Everlong format), hub ids owner/name, or "bundled"."""
     context: int | None = None
-    """Tokens at a time that the model was trained at. Default: the model's own record."""
+    """Tokens at a time that the models were trained at. Default: each model's own record."""
+    measures: Annotated[tuple[str, ...], tyro.conf.arg(help=MEASURES_HELP)] = ("default",)
+    fail_above: float | None = None
+    """For tests: exit code 1 where the paired excess loss of any model surely exceeds so many nats a token in any
+    bucket, which is where the lower end of its interval does. Buckets with fewer than 8 documents are not judged."""
     data: DataConfig = field(default_factory=DataConfig)
     diagnosis: DiagnosisConfig = field(default_factory=DiagnosisConfig)
+    measuring: MeasuresConfig = field(default_factory=MeasuresConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise EverlongError("no MODEL is given: name a folder, a file or a hub id, or leave it out for the bundled")
+        if self.fail_above is not None and not self.fail_above >= 0:
+            raise EverlongError(f"--fail-above {self.fail_above} must be 0 or more (nats a token)")
+        self.chosen_measures  # noqa: B018  (an unknown name is refused before any work)
+
+    @property
+    def chosen_measures(self) -> tuple[str, ...]:
+        """The measures to make, in the order of the registry.
+
+        Raises:
+            EverlongError: an unknown name.
+        """
+        sets = {"all": tuple(MEASURES), "none": (), "default": QUICK_MEASURES if self.diagnosis.quick else MEASURES}
+        chosen: set[str] = set()
+        for name in self.measures:
+            if name not in sets and name not in MEASURES:
+                known = ", ".join((*sets, *MEASURES))
+                raise EverlongError(f"--measures {name}: no such measure; known: {known}")
+            chosen |= set(sets.get(name, (name,)))
+        return tuple(name for name in MEASURES if name in chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +271,8 @@ class ReportConfig:
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The run folder."""
+    paper: bool = False
+    """Also draw the run beside the paper's own curves. These were read off published figures and are approximate."""
 
 
 @dataclass(frozen=True, kw_only=True)

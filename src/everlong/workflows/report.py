@@ -10,4 +10,4 @@ from everlong.workflows.config import ReportConfig
 def report(config: ReportConfig) -> Path:
     """Writes a run's figures and page again; returns the page."""
     with Run.open(config.run) as run:
-        return write_report(run)
+        return write_report(run, paper=config.paper)
