@@ -137,8 +137,8 @@ class _Loop:
             )
         self.processes = Processes()
         self.first = source.batch(0).tokens
-        rows, self.length = self.first.shape
-        self.context = self.length - intervention.unscored_prefix
+        rows, length = self.first.shape
+        self.context = length - intervention.unscored_prefix  # of the first batch, where lengths differ
         self.parts = self.processes.parts_of(rows, config.gradient_accumulation)
         folder = run.path / "trackers"
         accelerator = make_accelerator(self.device, log_with=list(config.trackers) or None, project_dir=folder)
@@ -258,7 +258,7 @@ class _Loop:
             norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
             squares += torch.stack(norms).square()
             resets = None if part.resets is None else part.resets.numpy()
-            last = token_ages(ages[-1].numpy(), self.length, resets)[:, -1]
+            last = token_ages(ages[-1].numpy(), part.tokens.shape[1], resets)[:, -1]
             intervention.observe(output.state, torch.from_numpy(last + 1))
         return _Read(loss, squares, torch.cat(ages))
 
@@ -273,7 +273,7 @@ class _Loop:
     def ages_met(self, ages: Tensor, batch: Batch) -> np.ndarray:
         """[B, T], the age of the state that each token of the whole batch meets."""
         resets = None if batch.resets is None else batch.resets.numpy()
-        return token_ages(self.processes.gather(ages).numpy(), self.length, resets)
+        return token_ages(self.processes.gather(ages).numpy(), batch.tokens.shape[1], resets)
 
     def leave_out(self, step: int, loss: float, norm: float, squares: list[float]) -> str:
         """Says where what is not finite stands.
