@@ -30,25 +30,29 @@ class Arm:
         return setting not in self.settings and setting in {field.name for field in fields(CONFIGS[self.method])}
 
 
-def parse_arm(text: str) -> Arm:
+def parse_arm(text: str, flag: str = "--methods") -> Arm:
     """The arm that is written as ``text``: state_passing, random_noise,scale=0.3, correlated_noise,rank=0,mean=head.
+
+    Args:
+        text: what was written.
+        flag: where, for messages.
 
     Raises:
         EverlongError: an unknown method or setting, with the known ones, or a value that cannot be one of it.
     """
     method, *written = text.split(",")
     if method not in CONFIGS:
-        raise EverlongError(f"unknown method {method!r} in --methods; known: {', '.join(CONFIGS)}")
+        raise EverlongError(f"unknown method {method!r} in {flag}; known: {', '.join(CONFIGS)}")
     kinds = get_type_hints(CONFIGS[method])
     settings: dict[str, Any] = {}
     for setting in written:
         name, equals, value = setting.partition("=")
         if name not in kinds or not equals or name in settings:
             raise EverlongError(
-                f"{setting!r} in --methods {text} is no new setting=value of {method}; "
+                f"{setting!r} in {flag} {text} is no new setting=value of {method}; "
                 f"it has {', '.join(kinds) or 'no settings'}"
             )
-        settings[name] = _value(value, kinds[name], f"{name} is {value!r} in --methods {text}")
+        settings[name] = _value(value, kinds[name], f"{name} is {value!r} in {flag} {text}")
     CONFIGS[method](**settings)  # out of range, it is refused here
     return Arm(text, method, MappingProxyType(settings))
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from everlong.data.batch import Batch
-from everlong.tasks._task import Task
+from everlong.tasks._task import Example, Task
 
 STREAM = 0x7461_736B  # keeps these draws apart from those of the examples themselves
 
@@ -20,12 +20,15 @@ class TaskSource:
         context: tokens that a row reads, at most.
         batch_size: rows.
         seed: of the draws.
+        prefix: tokens before each example, from the ends of others of its length: an example begins its document, so
+            what a method reads before it is unrelated to it, as a state that is passed on is.
     """
 
     data_order = "shuffled"
 
-    def __init__(self, task: Task, *, context: int, batch_size: int, seed: int):
+    def __init__(self, task: Task, *, context: int, batch_size: int, seed: int, prefix: int = 0):
         self._task, self._context, self._batch_size, self._seed = task, context, batch_size, seed
+        self._prefix = prefix
         self.batch(0)  # what does not fit is refused before any work
 
     def batch(self, step: int) -> Batch:
@@ -34,10 +37,8 @@ class TaskSource:
         length = task.training_length(np.random.default_rng((self._seed, STREAM, step)), self._context)
         rows, answers = [], []
         for index in range(step * size, (step + 1) * size):
-            random = np.random.default_rng((self._seed, STREAM + 1, index))
-            parameters = task.training_parameters(random, length, index)
-            example = task.example(parameters, seed=self._seed, index=index)
-            rows.append(np.concatenate([example.prompt, example.answer]))
+            example = self._example(np.random.default_rng((self._seed, STREAM + 1, index)), length, index)
+            rows.append(np.concatenate([self._before(length, index), example.prompt, example.answer]))
             answers.append(len(example.answer))
         tokens = torch.from_numpy(np.stack(rows).astype(np.int64))
         inputs = tokens.shape[1] - 1
@@ -48,3 +49,18 @@ class TaskSource:
             starts=torch.ones(size, dtype=torch.bool),
             rows=torch.arange(size),
         )
+
+    def _example(self, random: np.random.Generator, length: int, index: int) -> Example:
+        parameters = self._task.training_parameters(random, length, index)
+        return self._task.example(parameters, seed=self._seed, index=index)
+
+    def _before(self, length: int, index: int) -> np.ndarray:
+        """[prefix]: the end of other examples of this length, drawn."""
+        if not self._prefix:
+            return np.empty(0, np.int32)
+        random = np.random.default_rng((self._seed, STREAM + 2, index))
+        parts: list[np.ndarray] = []
+        while sum(map(len, parts)) < self._prefix:
+            example = self._example(random, length, int(random.integers(1 << 31)))
+            parts += [example.prompt, example.answer]
+        return np.concatenate(parts)[-self._prefix :]

@@ -25,6 +25,10 @@ METHODS_HELP = (
     "How to repair, one arm each: METHOD or METHOD,setting=value,... (random_noise,scale=0.3). The control, zero, is "
     f"added to them. Methods and their settings: {describe_methods()}."
 )
+METHOD_HELP = (
+    "What rows start from: METHOD or METHOD,setting=value,... (random_noise,scale=0.3), with the methods and settings "
+    "of `everlong repair --methods`."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +155,7 @@ class TrainConfig:
     """Go on from this model, a MODEL as of other verbs; its architecture and format are kept. Default: from scratch."""
     context: int | None = None
     """Training length in tokens. Default: the --start model's own; from scratch 64."""
-    method: str = "zero"
-    """What rows start from: zero, state_passing, tbtt, fitted_noise, random_noise."""
+    method: Annotated[str, tyro.conf.arg(help=METHOD_HELP)] = "zero"
     data_order: Literal["contiguous", "packed", "shuffled"] | None = None
     """How documents fill the rows: chunks in random order; chunks that go on from batch to batch; or packed, whole
     documents one after another in a row (the choice for many that are shorter than --context). Default: what the

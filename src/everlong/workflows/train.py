@@ -12,6 +12,7 @@ from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.interventions._protocol import Intervention
+from everlong.interventions.arms import parse_arm
 from everlong.interventions.methods import create as create_intervention
 from everlong.loading import parse_dtype, save
 from everlong.models.architectures import ARCHITECTURES
@@ -56,7 +57,8 @@ def _work(run: Run, name: str, config: TrainConfig, progress: Progress) -> Train
     if context is None:
         raise EverlongError(f"the length that {config.start} was trained at is not known: give --context N, in tokens")
     tokenizer = _tokenizer(config, checkpoint)
-    intervention = create_intervention(config.method, seed=config.runtime.seed)
+    arm = parse_arm(config.method, "--method")
+    intervention = create_intervention(arm.method, seed=config.runtime.seed, **arm.settings)
     source = _source(run, config, tokenizer, intervention, context, start.config.vocab_size, progress)
     record = run_loop(
         start,
@@ -125,7 +127,8 @@ def _source(
         if config.data_order is not None:
             raise EverlongError(f"--data-order {config.data_order} is of text; give none beside --task {config.task}")
         task = TASKS[config.task](getattr(config.tasks, config.task), tokenizer, training=True)
-        return TaskSource(task, context=length, batch_size=rows, seed=seed)
+        prefix = intervention.unscored_prefix
+        return TaskSource(task, context=length - prefix, batch_size=rows, seed=seed, prefix=prefix)
     held_out = DiagnosisConfig()  # what a diagnosis would hold out of the same text is not trained on
     text = run.crew.together(
         lambda: open_text(
