@@ -82,6 +82,14 @@ def test_arms_are_paired_on_seeds_each_at_its_own_rate():
     assert both.mean[1] == pytest.approx(-0.1)
 
 
+def test_what_nothing_trained_has_no_spread_over_seeds_but_that_of_its_examples():
+    same = constant(0.2, 0.4)
+    tuned = [constant(0.9, 0.5), constant(0.9, 0.7)]
+    record = swept(untuned=[[same, same]], tuned=[tuned])
+    assert (record.arms[0].lower[1], record.arms[0].upper[1]) == (0.1, 0.9)  # the cell's own
+    assert record.arms[1].lower[1] < 0.1
+
+
 def test_a_single_seed_is_paired_on_examples_and_nothing_is_said_of_others():
     record = swept(
         plain=[[evaluation([[1, 1, 1, 1], [1, 0, 1, 0]])]], other=[[evaluation([[1, 1, 1, 1], [0, 0, 1, 0]])]]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from everlong.data.config import DataConfig
@@ -84,7 +85,7 @@ class BaseConfig(LearningConfig):
     base_steps: int = 1500
     """Of the base, at a peak learning rate of 3e-3."""
     repair_steps: int = 200
-    """Of the control and of state passing, where a recipe repairs the base first."""
+    """Of the control and of state passing, where a recipe repairs the base first; of twice as many rows."""
     must_fail: bool = True
     """Stop where paired excess does not show the base to fail."""
     diagnosis: DiagnosisConfig = field(
@@ -135,7 +136,7 @@ def repaired_bases(recipe: BaseConfig) -> tuple[dict[str, str], str]:
         config = RepairConfig(
             model=model,
             steps=recipe.repair_steps,
-            batch_size=recipe.rows,
+            batch_size=2 * recipe.rows,
             data=recipe.data(),
             diagnosis=recipe.diagnosis,
             runtime=recipe.runtime(),
@@ -216,3 +217,13 @@ def shares(record: Sweep) -> str:
 def beyond(record: Sweep) -> list[int]:
     """Places of the cells beyond the training length."""
     return [place for place in range(len(record.cells)) if place not in record.in_range]
+
+
+def difference(record: Sweep, first: str, second: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One arm minus another over all seeds, by cell: mean, lower and upper end."""
+    for pair in record.contrasts:
+        if pair.over == "all seeds" and (pair.first, pair.second) == (first, second):
+            return pair.mean, pair.lower, pair.upper
+        if pair.over == "all seeds" and (pair.first, pair.second) == (second, first):
+            return -pair.mean, -pair.upper, -pair.lower
+    raise AssertionError(f"the sweep has no arms {first} and {second}")

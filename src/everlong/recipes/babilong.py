@@ -11,10 +11,11 @@ the most frequent answer's, says anything; the share of outputs that name any la
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import tyro
 
 from everlong.data.config import DataConfig
-from everlong.recipes._learning import BaseConfig, beyond, learn, repaired_bases, shares
+from everlong.recipes._learning import BaseConfig, beyond, difference, learn, repaired_bases, shares
 from everlong.reports._words import method_name
 from everlong.sweeps import Sweep
 from everlong.tasks._babi import read_questions
@@ -82,7 +83,7 @@ def main(recipe: BABILongRecipe) -> dict[str, Sweep | None]:
 
 def sentence(record: Sweep) -> str:
     """How many cells of each arm lie surely above the floor, within the training length and beyond it."""
-    words = [shares(record)] if record.seeds and record.arms[0].losses[0, 0] == record.arms[0].losses[0, 0] else []
+    words = [shares(record)] if np.isfinite(record.arms[0].losses).all() else []  # few-shot, nothing is learned
     far = beyond(record)
     for arm in record.arms:
         above = [float(arm.lower[place]) > max(record.floors[place].values()) for place in range(len(record.cells))]
@@ -90,15 +91,11 @@ def sentence(record: Sweep) -> str:
             f"{method_name(arm.label)}: surely above the floor in {sum(above[i] for i in record.in_range)} of "
             f"{len(record.in_range)} cells in range and {sum(above[i] for i in far)} of {len(far)} beyond."
         )
-    for pair in record.contrasts:
-        if {pair.first, pair.second} == {"zero", "state_passing"} and pair.over == "all seeds":
-            sign = 1 if pair.first == "state_passing" else -1
-            better = sum(sign * float(pair.lower[i] if sign > 0 else pair.upper[i]) > 0 for i in far)
-            worse = sum(sign * float(pair.upper[i] if sign > 0 else pair.lower[i]) < 0 for i in far)
-            words.append(
-                f"State passing minus the control beyond the training length: {sign * pair.mean[far].mean():+.3f} in "
-                f"the mean, surely better in {better} and worse in {worse} of {len(far)} cells."
-            )
+    mean, lower, upper = (values[far] for values in difference(record, "state_passing", "zero"))
+    words.append(
+        f"State passing minus the control beyond the training length: {mean.mean():+.3f} in the mean, surely better in "
+        f"{int((lower > 0).sum())} and worse in {int((upper < 0).sum())} of {len(far)} cells."
+    )
     return " ".join(words)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import tyro
 
 from everlong.data.config import DataConfig
-from everlong.recipes._learning import BaseConfig, beyond, failing_base, learn, shares
+from everlong.recipes._learning import BaseConfig, beyond, difference, failing_base, learn, shares
 from everlong.reports._words import method_name
 from everlong.sweeps import Sweep, SweepArm
 from everlong.tasks.config import PasskeyConfig, TasksConfig
@@ -95,7 +95,7 @@ def sentence(record: Sweep) -> str:
         )
     asked = (
         ("fitted_noise", "zero", "fitted noise carries further than plain, as Fig. 7 has it"),
-        ("state_passing", "fitted_noise", "state passing is worse than fitted noise here, as the paper argues"),
+        ("fitted_noise", "state_passing", "state passing is worse than fitted noise here, as the paper argues"),
     )
     for first, second, claim in asked:
         words += [_answer(record, first, second, claim)]
@@ -118,19 +118,12 @@ def _reach(record: Sweep, arm: SweepArm) -> str:
 
 def _answer(record: Sweep, first: str, second: str, claim: str) -> str:
     """How many cells beyond the training length speak for a claim, by their whole interval, and how many against."""
-    pair = next(
-        each for each in record.contrasts if {each.first, each.second} == {first, second} and each.over == "all seeds"
-    )
-    sign = 1 if pair.first == first else -1
-    if claim.startswith("state passing is worse"):
-        sign = -sign
     places = beyond(record)
-    mean, ends = sign * pair.mean[places], sorted((tuple(sign * pair.lower[places]), tuple(sign * pair.upper[places])))
-    above = sum(min(both) > 0 for both in zip(*ends, strict=True))
-    below = sum(max(both) < 0 for both in zip(*ends, strict=True))
+    mean, lower, upper = (values[places] for values in difference(record, first, second))
     return (
-        f"That {claim}: mean difference beyond the training length {mean.mean():+.2f}, {above} of {len(places)} cells "
-        f"surely for it, {below} against."
+        f"That {claim}: {method_name(first)} minus {method_name(second)} beyond the training length is "
+        f"{mean.mean():+.2f} in the mean; {int((lower > 0).sum())} of {len(places)} cells are surely for it, "
+        f"{int((upper < 0).sum())} against."
     )
 
 

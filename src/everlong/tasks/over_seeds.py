@@ -139,8 +139,8 @@ def _arm(label: str, trials: Trials, learned: Learned, in_range: tuple[int, ...]
 def _bounds(
     scores: np.ndarray, evaluations: Sequence[TaskEvaluation], confidence: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Over seeds [seeds, cells]; of one seed those over its examples."""
-    if len(scores) > 1:
+    """Over seeds [seeds, cells]; of one seed, or where nothing was trained, those over the examples."""
+    if any(each is not evaluations[0] for each in evaluations):
         lower, upper = _students(scores, confidence)
         return np.maximum(lower, 0), np.minimum(upper, 1)
     measure = evaluations[0].measures[0]

@@ -37,7 +37,8 @@ class Way:
     Attributes:
         words: what it is, for people.
         stages: trainings, one after the other; the peak learning rate, the seed and, from the second stage on, the
-            start are filled in. Where there are none, the start is evaluated as it is.
+            start are filled in, and all but the last keep the rate after their warm-up. Where there are none, the start
+            is evaluated as it is.
         start: the model that an arm without stages evaluates.
     """
 
@@ -130,7 +131,10 @@ class _Sweeping:
             self.progress.say(name)
         model, trainings = way.start, []
         for number, stage in enumerate(way.stages):
-            record, model = self.stage(stage, model, rate, seed, folder / f"stage-{number}")
+            last = number == len(way.stages) - 1
+            floor = min(stage.training.learning_rate_floor, rate) if last else rate
+            training = replace(stage.training, learning_rate=rate, learning_rate_floor=floor)
+            record, model = self.stage(replace(stage, training=training), model, seed, folder / f"stage-{number}")
             trainings.append(record)
         assert model is not None, f"{label} has neither a stage nor a start"
         self.trained[name] = trainings
@@ -150,20 +154,13 @@ class _Sweeping:
             for number, evaluation in enumerate(self.config.evaluations)
         ]
 
-    def stage(
-        self, stage: TrainConfig, model: str | None, rate: float, seed: int, folder: Path
-    ) -> tuple[Training, str]:
+    def stage(self, stage: TrainConfig, model: str | None, seed: int, folder: Path) -> tuple[Training, str]:
         """The record of a training, and its model."""
         start = model or stage.start
         config = replace(
             stage,
             start=start,
             model=stage.model if start is None else TrainConfig().model,
-            training=replace(
-                stage.training,
-                learning_rate=rate,
-                learning_rate_floor=min(stage.training.learning_rate_floor, rate),
-            ),
             runtime=replace(stage.runtime, seed=seed),
         )
         path = folder / "records" / f"training-{SCRATCH if start is None else FINETUNED}.json"
