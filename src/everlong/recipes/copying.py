@@ -5,9 +5,9 @@
 
 What is learned at all is a lottery over seeds: so ten of them, two learning rates, the share that learn, and the arms
 paired on the seeds. Character accuracy is teacher-forced, as in the table; free-running accuracy and exact matches
-stand beside it. Before the lengths that count, shorter strings are trained on (--curriculum), to
-bring copying within minutes for a small model; the paper has no such thing, and both arms have it. Of Table 1 it tests the direction
-alone: 0.27 to 0.47 at length 300, after 50-100, in a model of 45M with 1M strings.
+stand beside it. Before the lengths that count, shorter strings are trained on (--curriculum), to bring copying within
+minutes for a small model; the paper has no such thing, and both arms have it. Of Table 1 it tests the direction alone:
+0.27 to 0.47 at length 300, after 50-100, in a model of 45M with 1M strings.
 """
 
 from dataclasses import dataclass, replace
