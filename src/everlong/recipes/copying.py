@@ -1,7 +1,7 @@
 """Copying, as in Table 1: a Mamba-2 from scratch on short strings, plain and with state passing, over many seeds.
 
     python -m everlong.recipes.copying --output runs/copying
-    python -m everlong.recipes.copying --output runs/copying-short --shortest 10 --longest 20 --curriculum 5-10:1000
+    python -m everlong.recipes.copying --output runs/copying-short --shortest 10 --longest 20 --curriculum 5-10:2000
 
 What is learned at all is a lottery over seeds: so ten of them, two learning rates, the share that learn, and the arms
 paired on the seeds. Character accuracy is teacher-forced, as in the table; free-running accuracy and exact matches
@@ -35,13 +35,13 @@ class CopyingRecipe(LearningConfig):
 
     seeds: int = 10
     """How many, from --seed on."""
-    learning_rates: tuple[float, ...] = (5e-3, 2e-3)
+    learning_rates: tuple[float, ...] = (5e-3, 2.5e-3)
     """Peaks, each tried under every seed."""
     shortest: int = 50
     """Letters of the shortest string in training."""
     longest: int = 100
     """Letters of the longest string in training: the one in range that is scored, beside three times as many."""
-    curriculum: tuple[str, ...] = ("5-10:1000", "10-25:400", "25-50:400")
+    curriculum: tuple[str, ...] = ("5-10:2000", "10-25:400", "25-50:400")
     """Stages before it: shortest-longest:steps."""
     steps: int = 600
     """Steps at the lengths that count."""
