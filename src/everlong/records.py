@@ -11,7 +11,7 @@ from typing import Any, Literal
 import cattrs
 import numpy as np
 
-from everlong import measurements  # noqa: F401  (its records are known to load_record)
+from everlong import measurements, sweeps  # noqa: F401  (their records are known to load_record)
 from everlong._record import Record
 from everlong.errors import EverlongError
 

@@ -66,6 +66,16 @@ def test_longer_rows_of_a_task_answer_as_many_questions(model, tmp_path):
     assert record.scored_tokens == 3 * 2 * len(" 12345.")
 
 
+def test_a_method_is_set_as_an_arm_is_and_a_prefix_is_read_beside_the_budget(model, tmp_path):
+    task = ["train", "--start", str(model), "--task", "passkey", "--wording", "compact", "--context", "60", *SHORT]
+    assert main([*task, "--method", "random_noise,scale=0.3", "--output", str(tmp_path / "noise")]) == 0
+    assert record_of(tmp_path / "noise").settings["intervention"]["scale"] == 0.3
+    assert main([*task, "--method", "burn_in,longest_prefix=16", "--output", str(tmp_path / "burn")]) == 0
+    burnt = record_of(tmp_path / "burn")
+    assert (burnt.method, burnt.context, burnt.read_tokens) == ("burn_in", 60, 3 * 2 * 76)
+    assert burnt.scored_tokens == 3 * 2 * len(" 12345.")
+
+
 def test_copying_is_learned_from_scratch_with_rows_of_other_lengths_in_every_batch(tmp_path):
     run = tmp_path / "run"
     task = ["--task", "copying", "--copy-shortest", "2", "--copy-longest", "6", "--context", "16"]

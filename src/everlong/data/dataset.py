@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -63,21 +63,32 @@ class Dataset(Input):
 
     def documents(self, text_column: str, advance: Callable[[int], None]) -> Iterator[Document]:
         """A document is named after its row, counted from 0 as the library does: ``owner/name:en:train:17``."""
-        rows = self._rows
-        if rows.column_names is not None:
-            if text_column not in rows.column_names:
-                raise no_column(f"dataset {self.name}", text_column, rows.column_names)
-            rows = rows.select_columns([text_column])
         number = 0
-        for row in self._each(rows):
-            where = f"dataset {self.name} row {number}"
-            if text_column not in row:
-                raise no_column(where, text_column, list(row))
-            yield Document(f"{self.name}:{number}", checked_text(row[text_column], text_column, where))
+        for row in self.rows((text_column,)):
+            yield Document(f"{self.name}:{number}", row[text_column])
             number += 1
             advance(1)
         if not number:
             yield Document(self.name, "")  # so that a split without rows is named among the empty ones
+
+    def rows(self, columns: Sequence[str]) -> Iterator[dict[str, str]]:
+        """Some columns of each row, which must be text.
+
+        Raises:
+            EverlongError: the dataset cannot be loaded, has no such column, or something else than text in it.
+        """
+        rows = self._rows
+        if rows.column_names is not None:
+            for column in columns:
+                if column not in rows.column_names:
+                    raise no_column(f"dataset {self.name}", column, rows.column_names)
+            rows = rows.select_columns(list(columns))
+        for number, row in enumerate(self._each(rows)):
+            where = f"dataset {self.name} row {number}"
+            for column in columns:
+                if column not in row:
+                    raise no_column(where, column, list(row))
+            yield {column: checked_text(row[column], column, where) for column in columns}
 
     def _each(self, rows: Any) -> Iterator[dict[str, Any]]:
         number = 0

@@ -36,7 +36,7 @@ def example_set(task: Task, parameters: Parameters, *, seed: int, count: int, fo
         EverlongError: the length is too short for the task, or the folder cannot be written to.
     """
     key = json.dumps(
-        [task.fingerprint(), dict(parameters), tokenizer_fingerprint(task.tokenizer), seed, count, _code()],
+        [task.fingerprint(parameters), dict(parameters), tokenizer_fingerprint(task.tokenizer), seed, count, _code()],
         sort_keys=True,
     )
     path = folder / f"{task.name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"

@@ -122,13 +122,13 @@ class Task(ABC):
         """What a reader of the cell's score must know."""
         return ()
 
-    def fingerprint(self) -> str:
-        """Of everything but parameters and seed that an example depends on, in hex."""
-        settings = [self.name, self.training, asdict(self.config), self.data_fingerprint()]
+    def fingerprint(self, parameters: Parameters) -> str:
+        """Of everything but parameters and seed that an example of a cell depends on, in hex."""
+        settings = [self.name, self.training, asdict(self.config), self.data_fingerprint(parameters)]
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
-    def data_fingerprint(self) -> str:
-        """Of the texts that the task is made from, where it reads any."""
+    def data_fingerprint(self, parameters: Parameters) -> str:
+        """Of the texts that a cell is made from, where it reads any."""
         return ""
 
     def ids(self, text: str) -> np.ndarray:

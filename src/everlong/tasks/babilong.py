@@ -14,6 +14,7 @@ from everlong.errors import EverlongError
 from everlong.tasks._babi import Question, read_questions
 from everlong.tasks._books import Books
 from everlong.tasks._labels import named, right
+from everlong.tasks._published import Published
 from everlong.tasks._shots import SHOTS
 from everlong.tasks._task import Example, Parameters, Task
 from everlong.tasks.config import BABILongConfig
@@ -38,9 +39,13 @@ class BABILong(Task):
 
     def __init__(self, config: BABILongConfig, tokenizer: Tokenizer, *, training: bool = False):
         super().__init__(config, tokenizer, training=training)
-        if config.babi is None:
-            raise EverlongError("babilong needs bAbI's facts: give --babi DIR, and --books TEXT")
-        self._questions = {name: read_questions(config.babi, name, training=training) for name in config.questions}
+        self._published = Published(config.babilong) if config.babilong else None
+        self._questions: dict[str, tuple[Question, ...]] = {}
+        if config.babi is not None:
+            self._questions = {name: read_questions(config.babi, name, training=training) for name in config.questions}
+        elif self._published is None or training:
+            also = ", or --babilong RMT-team/babilong" if not training else " (the published sets are of other lengths)"
+            raise EverlongError(f"babilong needs bAbI's facts: give --babi DIR, and --books TEXT{also}")
         self._books = Books(config.books) if config.books else None
         self._stop = self.ids(".")
         self._sizes: dict[str, np.ndarray] = {}
@@ -50,11 +55,17 @@ class BABILong(Task):
         return [{"length": length, "question": name} for length in lengths for name in self.config.questions]
 
     def shortest_length(self, parameters: Parameters) -> int:
-        """The length at which half of the questions fit; 0 stands for no book at all."""
+        """The length at which half of the questions fit; 0 stands for no book at all. Published samples have theirs."""
+        if self._published:
+            return 0
         return 0 if parameters["length"] == 0 else int(np.median(self._needed(parameters["question"])))
 
     def example(self, parameters: Parameters, *, seed: int, index: int) -> Example:
-        """See ``Task``; at length 0 an example is as long as its facts."""
+        """See ``Task``; at length 0 an example is as long as its facts, and a published one is as long as it is."""
+        if self._published:
+            return self._of_set(
+                self._published.samples(parameters["question"], parameters["length"]), index, parameters
+            )
         if parameters["length"]:
             if self._books is None:
                 raise EverlongError("babilong needs text to scatter the facts in: give --books TEXT, or --lengths 0")
@@ -87,6 +98,24 @@ class BABILong(Task):
             question=question.question,
         )
 
+    def _of_set(self, samples: Sequence[Question], index: int, parameters: Parameters) -> Example:
+        """Sample number ``index``, in the set's order; every sample is asked once at most."""
+        name = parameters["question"]
+        if index >= len(samples):
+            raise EverlongError(
+                f"--babilong has {len(samples):,} samples of {name} at {parameters['length']:,} tokens: give "
+                f"--examples {len(samples)} or fewer"
+            )
+        sample = samples[index]
+        start, text, end, answer = self._pieces(name, sample)
+        return Example(
+            prompt=np.concatenate([*start, *text, *end]),
+            answer=answer,
+            target=sample.answer,
+            kind=name,
+            question=sample.question,
+        )
+
     def training_parameters(self, random: np.random.Generator, length: int, index: int) -> dict[str, Any]:
         """The tasks take turns, so that an epoch holds every question once."""
         return {"length": length, "question": self.config.questions[index % len(self.config.questions)]}
@@ -110,8 +139,11 @@ class BABILong(Task):
 
     def floors(self, parameters: Parameters, examples: Sequence[Example]) -> dict[str, float]:
         """The best constant answer over all questions that fit, by the official rule."""
-        name = parameters["question"]
-        questions = [self._questions[name][place] for place in self._fitting(name, parameters["length"])]
+        name, length = parameters["question"], parameters["length"]
+        if self._published:
+            questions: Sequence[Question] = self._published.samples(name, length)
+        else:
+            questions = [self._questions[name][place] for place in self._fitting(name, length)]
         scores = Counter()
         for answer in {question.answer for question in questions}:
             for question in questions:
@@ -119,15 +151,19 @@ class BABILong(Task):
         return {"most frequent": max(scores.values()) / len(questions)}
 
     def notes(self, parameters: Parameters) -> tuple[str, ...]:
-        """Questions left out."""
+        """Questions left out; whose tokens a published length counts."""
+        if self._published:
+            return ("the length is the published set's own, in the tokens that it counts",)
         name = parameters["question"]
         everything, fitting = len(self._questions[name]), len(self._fitting(name, parameters["length"]))
         if fitting == everything:
             return ()
         return (f"{everything - fitting:,} of {everything:,} questions have more facts than fit and are left out",)
 
-    def data_fingerprint(self) -> str:
+    def data_fingerprint(self, parameters: Parameters) -> str:
         """Of the questions and the books."""
+        if self._published:
+            return self._published.fingerprint(parameters["question"], parameters["length"])
         digest = hashlib.sha256(repr(sorted(self._questions.items())).encode())
         for document in self._books.documents if self._books else ():
             digest.update(hashlib.sha256(document.text.encode()).digest())
@@ -138,7 +174,8 @@ class BABILong(Task):
     ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], np.ndarray]:
         """What comes before the book, the facts, what comes after the book, and the answer."""
         start = [self._start(name)] if self.config.few_shot else []
-        facts = [self._fact(fact) for fact in question.facts]
+        # a published sample's text is read once and would fill the memory that facts are kept in
+        facts = [self.ids(f" {fact}") if self._published else self._fact(fact) for fact in question.facts]
         end = [self.ids(f"\nQuestion: {question.question}\nAnswer:")]
         return start, facts, end, np.concatenate([self.ids(f" {question.answer}"), self._stop])
 

@@ -31,6 +31,9 @@ class PasskeyConfig:
 class BABILongConfig:
     """bAbI's facts scattered in book text (Kuratov et al. 2024, arXiv 2406.10149)."""
 
+    babilong: str | None = None
+    """BABILong: the published sets instead, RMT-team/babilong on the hub or a folder laid out like it; lengths are then
+    the set's own (0k, 1k, 2k, ...), in its tokens."""
     babi: str | None = None
     """BABILong: the folder of bAbI's files, qaN_..._train.txt and qaN_..._test.txt."""
     books: tuple[str, ...] = ()
@@ -41,6 +44,8 @@ class BABILongConfig:
     """BABILong: begin with an instruction and two solved examples, for models that were not fine-tuned."""
 
     def __post_init__(self) -> None:
+        if self.babilong and (self.babi or self.books):
+            raise EverlongError(f"--babilong {self.babilong} has facts and books in one: give no --babi and --books")
         for name in self.questions:
             if name not in QUESTIONS:
                 raise EverlongError(f"--questions {name} is unknown; known: {', '.join(QUESTIONS)}")

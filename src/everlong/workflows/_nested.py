@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from everlong.workflows.config import DiagnoseConfig, RepairConfig, RuntimeConfig, TrainConfig
+from everlong.workflows.config import DiagnoseConfig, EvaluateConfig, RepairConfig, RuntimeConfig, TrainConfig
 
-Config = TypeVar("Config", DiagnoseConfig, RepairConfig, TrainConfig)
+Config = TypeVar("Config", DiagnoseConfig, EvaluateConfig, RepairConfig, TrainConfig)
 
 
 def in_folder(config: Config, folder: Path) -> Config:

@@ -40,7 +40,7 @@ def evaluate(config: EvaluateConfig, progress: Progress | None = None) -> tuple[
         grids = {name: task.cells([parse_length(length) for length in config.lengths]) for name, task in tasks.items()}
         for name, task in tasks.items():  # what does not fit is refused before any work
             for cell in grids[name]:
-                task.example(cell, seed=config.runtime.seed, index=0)
+                task.example(cell, seed=config.runtime.seed, index=config.examples - 1)
         records = {}
         total = sum(
             config.examples * task.tokens(cell["length"]) for name, task in tasks.items() for cell in grids[name]

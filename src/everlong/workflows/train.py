@@ -127,7 +127,8 @@ def _source(
             raise EverlongError(f"--data-order {config.data_order} is of text; give none beside --task {config.task}")
         task = TASKS[config.task](getattr(config.tasks, config.task), tokenizer, training=True)
         # a row is an example: as many of them score as many answers, whatever the length of a row
-        return TaskSource(task, length=length, batch_size=config.training.batch_size, seed=seed)
+        prefix = intervention.unscored_prefix
+        return TaskSource(task, length=length, batch_size=config.training.batch_size, seed=seed, prefix=prefix)
     held_out = DiagnosisConfig()  # what a diagnosis would hold out of the same text is not trained on
     text = run.crew.together(
         lambda: open_text(

@@ -1,0 +1,41 @@
+"""Rows of a task's examples, with what a method reads before them."""
+
+import numpy as np
+import pytest
+import torch
+
+from everlong.data.tokenizers import ByteTokenizer
+from everlong.interventions.methods import create
+from everlong.tasks.source import TaskSource
+
+CONTEXTS = {"passkey": 400, "copying": 16, "recall": 300, "babilong": 400}
+
+
+@pytest.fixture
+def rows(make, settings):
+    def rows(name, prefix):
+        task = make(name, ByteTokenizer(), training=True)
+        return TaskSource(task, length=max(CONTEXTS[name], 202) + prefix, batch_size=3, seed=1, prefix=prefix)
+
+    return rows
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_a_prefix_stands_before_the_very_same_examples_and_is_never_scored(name, rows):
+    plain, read = rows(name, 0).batch(2), rows(name, 50).batch(2)
+    assert torch.equal(read.tokens[:, 50:], plain.tokens)
+    assert torch.equal(read.targets[:, 50:], plain.targets)
+    assert plain.loss_mask is not None
+    assert read.loss_mask is not None
+    assert torch.equal(read.loss_mask[:, 50:], plain.loss_mask)
+    assert not read.loss_mask[:, :50].any()
+    assert len(np.unique(read.tokens[:, :50].numpy(), axis=0)) == 3
+    assert torch.equal(read.tokens, rows(name, 50).batch(2).tokens)
+
+
+def test_burn_in_reads_other_examples_and_starts_afresh_inside_the_prefix(rows):
+    method = create("burn_in", seed=0, longest_prefix=50)
+    batch = rows("copying", method.unscored_prefix).batch(0)
+    resets = method.resets(0, batch.rows, batch.tokens.shape[1])
+    assert resets.sum(1).tolist() == [1, 1, 1]
+    assert (resets.int().argmax(1) <= 50).all()
