@@ -22,9 +22,8 @@ from everlong.models._linear import Linear
 from everlong.models._norms import LayerNorm
 from everlong.models.config import RWKV6Config
 from everlong.models.language_model import LanguageModel
-from everlong.ops.backends import GatedLinearAttention
+from everlong.ops.backends import GatedLinearAttention, Interpolation
 from everlong.ops.products import linear
-from everlong.ops.token_shift import token_shift
 from everlong.state import LeafSpec
 
 
@@ -54,6 +53,7 @@ class TimeMix(nn.Module):
         self.gate = Linear(width, values, bias=False)
         self.output = Linear(values, width, bias=False)
         self.ln_x = LayerNorm(values, epsilon=config.group_norm_epsilon, groups=config.nheads, backend=backend)
+        self.interpolation = Interpolation(backend)
         self.recurrence = GatedLinearAttention(backend)
         self.reset_parameters(layer)
 
@@ -91,20 +91,22 @@ class TimeMix(nn.Module):
             LeafSpec(layer=layer, name="shift", role="shift", shape=(config.d_model,), dtype=dtype),
         ]
 
-    def interpolate(self, x: Float[Tensor, "B T C"], difference: Float[Tensor, "B T C"]) -> tuple[Tensor, ...]:
-        """The inputs of the decay, key, value, receptance and gate, each [B, T, C]."""
+    def interpolate(
+        self, x: Float[Tensor, "B T C"], shift: Float[Tensor, "B C"], resets: Bool[Tensor, "B T"] | None
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """The inputs of the decay, key, value, receptance and gate, each [B, T, C], and the last input."""
         fixed = (self.time_maa_w, self.time_maa_k, self.time_maa_v, self.time_maa_r, self.time_maa_g)
-        mixed = torch.tanh(linear(x + difference * self.time_maa_x, self.time_maa_w1.mT)).unflatten(-1, (5, -1))
-        moved = (linear(mixed[:, :, i], self.time_maa_w2[i].mT) for i in range(5))
-        return tuple(x + difference * (weight + change) for weight, change in zip(fixed, moved, strict=True))
+        (mixed,), _ = self.interpolation(x, [self.time_maa_x], shift, resets)
+        mixed = torch.tanh(linear(mixed, self.time_maa_w1.mT)).unflatten(-1, (5, -1))
+        changes = [linear(mixed[:, :, i], self.time_maa_w2[i].mT) for i in range(5)]
+        return self.interpolation(x, fixed, shift, resets, changes)
 
     def forward(
         self, x: Float[Tensor, "B T C"], state: dict[str, Tensor], resets: Bool[Tensor, "B T"] | None
     ) -> tuple[Float[Tensor, "B T C"], dict[str, Tensor]]:
         """Mixes x from the layer's state."""
         heads, wide = self.config.nheads, state["recurrent"].dtype
-        previous, shift = token_shift(x, state["shift"], resets=resets)
-        x_w, x_k, x_v, x_r, x_g = self.interpolate(x, previous - x)
+        (x_w, x_k, x_v, x_r, x_g), shift = self.interpolate(x, state["shift"], resets)
         decay = self.time_decay + linear(torch.tanh(linear(x_w, self.time_decay_w1.mT)), self.time_decay_w2.mT)
         o, matrix = self.recurrence(
             q=self.receptance(x_r).unflatten(-1, (heads, -1)),
@@ -122,7 +124,7 @@ class TimeMix(nn.Module):
 class ChannelMix(nn.Module):
     """A squared-relu MLP with a gate over the token shift; its state is its own last input."""
 
-    def __init__(self, config: RWKV6Config, layer: int):
+    def __init__(self, config: RWKV6Config, layer: int, *, backend: str):
         super().__init__()
         self.config = config
         self.time_maa_k = nn.Parameter(torch.empty(config.d_model))
@@ -130,6 +132,7 @@ class ChannelMix(nn.Module):
         self.key = Linear(config.d_model, config.mlp_width, bias=False)
         self.receptance = Linear(config.d_model, config.d_model, bias=False)
         self.value = Linear(config.mlp_width, config.d_model, bias=False)
+        self.interpolation = Interpolation(backend)
         channel = torch.arange(config.d_model) / config.d_model
         with torch.no_grad():  # the published initialisation
             for mixed in (self.time_maa_k, self.time_maa_r):
@@ -146,12 +149,10 @@ class ChannelMix(nn.Module):
         self, x: Float[Tensor, "B T C"], state: dict[str, Tensor], resets: Bool[Tensor, "B T"] | None
     ) -> tuple[Float[Tensor, "B T C"], dict[str, Tensor]]:
         """Mixes the channels of x and of the input before it."""
-        previous, shift = token_shift(x, state["mlp_shift"], resets=resets)
-        difference = previous - x
-        inner = F.relu(self.key(x + difference * self.time_maa_k)).square()
-        return torch.sigmoid(self.receptance(x + difference * self.time_maa_r)) * self.value(inner), {
-            "mlp_shift": shift
-        }
+        weights = (self.time_maa_k, self.time_maa_r)
+        (x_k, x_r), shift = self.interpolation(x, weights, state["mlp_shift"], resets)
+        inner = F.relu(self.key(x_k)).square()
+        return torch.sigmoid(self.receptance(x_r)) * self.value(inner), {"mlp_shift": shift}
 
 
 class RWKV6(LanguageModel):
@@ -161,7 +162,7 @@ class RWKV6(LanguageModel):
         super().__init__(
             config,
             lambda layer: TimeMix(config, layer, backend=backend),
-            mlp=lambda layer: ChannelMix(config, layer),
+            mlp=lambda layer: ChannelMix(config, layer, backend=backend),
             norm=LayerNorm,
             embedding_norm=True,
             backend=backend,

@@ -1,5 +1,6 @@
 """Which backend of an op serves on this machine: the one place that knows what is installed and what each can do."""
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -15,6 +16,14 @@ GATED_LINEAR_ATTENTION = Registry(
         "chunked": "everlong.ops.gated_linear_attention.chunked:gated_linear_attention",
         "cpu": "everlong.ops.gated_linear_attention.cpu:gated_linear_attention",
         "reference": "everlong.ops.gated_linear_attention.reference:gated_linear_attention",
+    },
+)
+INTERPOLATION = Registry(
+    "backend",
+    {
+        "chunked": "everlong.ops.interpolation.plain:interpolation",
+        "cpu": "everlong.ops.interpolation.cpu:interpolation",
+        "reference": "everlong.ops.interpolation.plain:interpolation",
     },
 )
 NORM = Registry(
@@ -143,6 +152,23 @@ class ShortConvolution(Operation):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``short_convolution/plain.py``."""
         return self.served(x)(x, weight, bias, initial_state, resets=resets)
+
+
+class Interpolation(Operation):
+    """RWKV's interpolations between each token's input and the one before it."""
+
+    op = INTERPOLATION
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+        initial_state: torch.Tensor,
+        resets: torch.Tensor | None,
+        changes: Sequence[torch.Tensor] = (),
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """See ``interpolation/plain.py``."""
+        return self.served(x)(x, weights, changes, initial_state, resets=resets)
 
 
 @cache
