@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 Architecture = Annotated[Literal["gla", "mamba1", "mamba2", "rwkv6"], tyro.conf.Positional]
-KERNELS = ("gated_linear_attention", "interpolation", "norm", "selective_scan", "short_convolution")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("optimizer", ("optimizer: ", "_foreach_", "Optimizer", "linalg_vector_norm")),
     (
@@ -111,8 +111,11 @@ def watch(work: Callable[[], None], steps: int) -> dict[str, float]:
 @contextmanager
 def kernels_timed() -> Iterator[list[tuple[str, float]]]:
     """Within it, each kernel's op with the CPU time of this thread is added to the list, in order."""
+    import everlong.ops
+
     calls: list[tuple[str, float]] = []
-    modules = [import_module(f"everlong.ops.{op}.cpu") for op in KERNELS]
+    ops = sorted(path.parent.name for path in Path(everlong.ops.__file__ or "").parent.glob("*/cpu.py"))
+    modules = [import_module(f"everlong.ops.{op}.cpu") for op in ops]
     originals = [module.run_in_threads for module in modules]
 
     def timed(op: str, run: Callable[..., None]) -> Callable[..., None]:
@@ -123,7 +126,7 @@ def kernels_timed() -> Iterator[list[tuple[str, float]]]:
 
         return run_timed
 
-    for op, module, run in zip(KERNELS, modules, originals, strict=True):
+    for op, module, run in zip(ops, modules, originals, strict=True):
         setattr(module, "run_in_threads", timed(op, run))  # noqa: B010 - a module's attribute is not known to types
     try:
         yield calls

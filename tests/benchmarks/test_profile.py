@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-from benchmarks.profile import group, label, shares
+from benchmarks.profile import group, kernels_timed, label, runs_kernel, shares
 
 
 @pytest.mark.parametrize(
@@ -13,7 +14,9 @@ from benchmarks.profile import group, label, shares
         ("aten::mm", "matrix products"),
         ("aten::mul", "elementwise and sums"),
         ("optimizer: aten::mul", "optimizer"),
-        ("_RecurrenceBackward", "kernels of ours (Numba)"),
+        ("mkldnn::_linear_pointwise", "matrix products"),
+        ("kernel: norm", "kernel: norm"),
+        ("_ProductBackward", "calls"),
         ("aten::_log_softmax", "loss"),
         ("aten::copy_", "copies and layout"),
         ("MulBackward0", "calls"),
@@ -28,6 +31,18 @@ def test_an_op_within_the_optimizer_s_step_is_the_optimizer_s():
     inside = SimpleNamespace(name="aten::mul", cpu_parent=SimpleNamespace(name="aten::x", cpu_parent=optimizer))
     outside = SimpleNamespace(name="aten::mul", cpu_parent=None)
     assert (label(inside), label(outside)) == ("optimizer: aten::mul", "aten::mul")
+
+
+def test_kernels_are_timed_by_op_and_their_functions_are_left_out():
+    cpu = pytest.importorskip("everlong.ops.norm.cpu", reason="Numba is not installed")
+    run = cpu.run_in_threads
+    options = {"epsilon": 1e-5, "groups": 1, "centred": False, "gate_comes": "last"}
+    with kernels_timed() as calls:
+        cpu.norm(torch.ones(1, 2, 4), torch.ones(4), None, None, **options)
+    assert [op for op, _ in calls] == ["kernel: norm"]
+    assert cpu.run_in_threads is run
+    names = ("_Norm", "autograd::engine::evaluate_function: _NormBackward", "_ProductBackward", "aten::mul")
+    assert [runs_kernel(name) for name in names] == [True, True, False, False]
 
 
 def test_the_largest_come_first_and_the_rest_is_said():
