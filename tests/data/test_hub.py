@@ -44,7 +44,7 @@ def test_without_a_network_the_hub_is_asked_once(kind, monkeypatch):
         pytest.fail(f"waits {seconds} s before it asks again")
 
     monkeypatch.setattr(huggingface_hub, "get_session", Session)
-    monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", sleep)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", sleep)
     before = huggingface_hub.constants.HF_HUB_OFFLINE
     for _ in range(2):
         with pytest.raises(EverlongError) as refusal:

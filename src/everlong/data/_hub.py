@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 PATIENCE = 5.0  # seconds
 
@@ -35,7 +36,7 @@ def asked_once() -> Iterator[None]:
     from huggingface_hub import constants
 
     # read from the environment when the libraries are imported, and looked up here at every request
-    settings = [constants, *([sys.modules["datasets.config"]] if "datasets.config" in sys.modules else [])]
+    settings: list[Any] = [constants, *([sys.modules["datasets.config"]] if "datasets.config" in sys.modules else [])]
     before = [each.HF_HUB_OFFLINE for each in settings]
     try:
         for each in settings:

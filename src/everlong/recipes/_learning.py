@@ -123,8 +123,8 @@ def failing_base(recipe: BaseConfig) -> tuple[str, str]:
     model, folder = trained_base(recipe), recipe.base_folder / "diagnosis"
     found = list((folder / "records").glob("diagnosis-*.json"))
     if not found:
-        config = DiagnoseConfig(model=model, data=recipe.data(), diagnosis=recipe.diagnosis, runtime=recipe.runtime())
-        diagnose(in_folder(config, folder))
+        config = DiagnoseConfig(models=(model,), measures=("none",), data=recipe.data(), diagnosis=recipe.diagnosis)
+        diagnose(in_folder(replace(config, runtime=recipe.runtime()), folder))
         found = list((folder / "records").glob("diagnosis-*.json"))
     return model, _verdict(recipe, load_record(found[0]))
 
