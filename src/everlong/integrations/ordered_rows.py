@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from everlong.data.shard import DataOrder
+from everlong.data.batch import Source
 from everlong.integrations._columns import UNSCORED
 
 
@@ -22,7 +22,7 @@ class OrderedRows(Dataset):
         rows_per_step: rows of a step, which it compares with what the processes read.
     """
 
-    def __init__(self, order: DataOrder, *, steps: int):
+    def __init__(self, order: Source, *, steps: int):
         self._order, self._steps = order, steps
         self.data_order, self.rows_per_step = order.data_order, order.batch_size
 
