@@ -33,6 +33,7 @@ from everlong.records import (
     load_record,
     save_record,
 )
+from everlong.sweeps import Sweep, SweepArm, SweepContrast
 from tests.reports.synthetic import make_diagnosis, make_repair
 
 NAN = float("nan")
@@ -49,6 +50,27 @@ EXCESS = Excess(
     interval="Student's t",
 )
 EXPOSURE = Exposure(ages=(1, 2, 4), tokens=(64.0, 32.5, 0.0), scored_tokens=64)
+SWEEP_ARM = SweepArm(
+    label="zero",
+    words="every row from zero",
+    scores={"accuracy": np.array([[[1.0, 0.5], [0.25, NAN]]])},
+    losses=np.array([[0.5, NAN]]),
+    learned=np.array([[True, False]]),
+    chosen=0,
+    share=(0.5, 0.1, 0.9),
+    mean=np.array([0.6, NAN]),
+    lower=np.array([0.5, NAN]),
+    upper=np.array([0.7, NAN]),
+)
+SWEEP_CONTRAST = SweepContrast(
+    first="zero",
+    second="state_passing",
+    over="all seeds",
+    seeds=2,
+    mean=np.zeros(2),
+    lower=np.array([-1.0, NAN]),
+    upper=np.array([1.0, NAN]),
+)
 CHECKS = (
     Check(name="of words", ok=True, words="seen"),
     Check(name="of a number", ok=False, words="", value=float("inf"), bound=16.0, unit="eps", position=65),
@@ -177,6 +199,33 @@ RECORDS = {
         device="cpu",
         dtype="float32",
         seconds=1.5,
+    ),
+    "sweep arm": SWEEP_ARM,
+    "sweep contrast": SWEEP_CONTRAST,
+    "sweep": Sweep(
+        task="recall",
+        measures=("accuracy",),
+        length_is="tokens",
+        cells=({"length": 64, "distance": None}, {"length": 128, "distance": 0}),
+        floors=({"chance": 0.1}, {}),
+        notes=((), ("a note",)),
+        in_range=(0,),
+        learns="accuracy of at least 0.9",
+        learning_rates=(1e-3,),
+        seeds=(0, 1),
+        arms=(SWEEP_ARM,),
+        contrasts=(SWEEP_CONTRAST,),
+        context=None,
+        architecture="mamba2",
+        parameters=7,
+        state="2 layers of 4 x 8 x 8 = 512 numbers a row",
+        state_elements=512,
+        examples=2,
+        confidence=0.95,
+        interval="over seeds",
+        settings={"curriculum": ["5-10:2000"]},
+        sentence="It is so.",
+        seconds={"zero/rate-0.001/seed-0": 1.5},
     ),
     "diagnosis": make_diagnosis(),
     "repair": make_repair(),
