@@ -23,6 +23,7 @@ from everlong.records import (
     Exposure,
     Fact,
     MeanOverBases,
+    Overview,
     Record,
     Score,
     StateLeaf,
@@ -121,7 +122,7 @@ CELL = TaskCell(
 RECORDS = {
     **{
         kind.__name__: example(kind)
-        for kind in (*vars(measurements).values(), Contrast, Experiment, ExperimentArm, MeanOverBases)
+        for kind in (*vars(measurements).values(), Contrast, Experiment, ExperimentArm, MeanOverBases, Overview)
         if isinstance(kind, type) and issubclass(kind, Record) and kind is not Record
     },
     "check": CHECKS[0],
