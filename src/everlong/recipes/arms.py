@@ -8,15 +8,15 @@ models of the same regime. It shows collapse and the order of arms; it is no cla
 learned. `everlong repair --bases 5 --seeds 2 --methods ... --steps 100` is the same for the bundled model's size.
 """
 
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import tyro
 
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.models.config import Mamba2Config
+from everlong.recipes._command import start
 from everlong.workflows._nested import in_folder
 from everlong.workflows.config import MachineConfig, RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.experiment import experiment
@@ -121,4 +121,4 @@ def _runtime(recipe: ArmsRecipe, seed: int) -> RuntimeConfig:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(ArmsRecipe, config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)))
+    sys.exit(start(main, ArmsRecipe))

@@ -8,13 +8,14 @@ every row starts from zero. Facts and books are of the test files and of held-ou
 the most frequent answer's, says anything; the share of outputs that name any label stands beside it.
 """
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from everlong.data.config import DataConfig
+from everlong.recipes._command import start
 from everlong.recipes._learning import BaseConfig, beyond, difference, learn, repaired_bases, shares
 from everlong.reports._words import method_name
 from everlong.sweeps import Sweep
@@ -132,4 +133,4 @@ def _stage(recipe: BABILongRecipe, start: str) -> TrainConfig:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(BABILongRecipe, config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)))
+    sys.exit(start(main, BABILongRecipe))

@@ -7,13 +7,13 @@ each: a line a model, the predicted break (``decay_horizons``) beside the measur
 there already are gone on with. Where a model does not break up to the diagnosed length there is nothing to compare.
 """
 
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import tyro
-
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
+from everlong.recipes._command import start
 from everlong.workflows._nested import in_folder
 from everlong.workflows.config import DiagnoseConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.diagnose import diagnose
@@ -79,4 +79,4 @@ def main(recipe: BreakingLengthRecipe) -> tuple[Break, ...]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(BreakingLengthRecipe))
+    sys.exit(start(main, BreakingLengthRecipe))

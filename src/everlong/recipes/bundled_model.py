@@ -3,6 +3,7 @@
     python -m everlong.recipes.bundled_model --output runs/bundled
 
 A byte-level Mamba-2 on the Python standard library's own sources, in the planted slow-decay regime: A is log-spaced
+import sys
 from 0.01 to 1 over the heads of a layer, so that in training at 64 bytes the state never fills up, and later does. It
 shows collapse and its repair on two cores; it is no claim about models whose slow decays were learned.
 """
@@ -13,10 +14,10 @@ from pathlib import Path
 from shutil import copyfile
 
 import numpy as np
-import tyro
 
 from everlong.data.standard_library import standard_library
 from everlong.diagnostics.config import DiagnosisConfig
+from everlong.recipes._command import start
 from everlong.records import Repair, Training
 from everlong.runs import environment, write_json
 from everlong.workflows._nested import in_folder
@@ -119,4 +120,4 @@ def _figures(training: Training, record: Repair) -> dict:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(BundledModelRecipe))
+    sys.exit(start(main, BundledModelRecipe))

@@ -10,13 +10,13 @@ minutes for a small model; the paper has no such thing, and both arms have it. O
 0.27 to 0.47 at length 300, after 50-100, in a model of 45M with 1M strings.
 """
 
+import sys
 from dataclasses import dataclass, replace
-
-import tyro
 
 from everlong.data.config import DataConfig
 from everlong.errors import EverlongError
 from everlong.models.config import Mamba2Config
+from everlong.recipes._command import start
 from everlong.recipes._learning import LearningConfig, learn, shares
 from everlong.reports._words import plural
 from everlong.sweeps import Sweep
@@ -143,4 +143,4 @@ def _stage(
 
 
 if __name__ == "__main__":
-    main(tyro.cli(CopyingRecipe, config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)))
+    sys.exit(start(main, CopyingRecipe))

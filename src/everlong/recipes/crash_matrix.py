@@ -19,11 +19,11 @@ from pathlib import Path
 from shutil import rmtree
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 
 from everlong.recipes import _crashes as crashes
+from everlong.recipes._command import start
 from everlong.recipes._crashes import Crash
 from everlong.runs import environment, write_json
 
@@ -122,4 +122,4 @@ def _table(cells: list[Cell]) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(CrashMatrixRecipe)))
+    sys.exit(start(main, CrashMatrixRecipe))

@@ -7,11 +7,11 @@ run. "Plain" fine-tuning and the zero control are one and the same here: every r
 that do so all the same is equal in the arms that start from something else.
 """
 
+import sys
 from dataclasses import dataclass, replace
 
-import tyro
-
 from everlong.data.config import DataConfig
+from everlong.recipes._command import start
 from everlong.recipes._learning import BaseConfig, beyond, difference, failing_base, learn, shares
 from everlong.reports._words import method_name
 from everlong.sweeps import Sweep, SweepArm
@@ -128,4 +128,4 @@ def _answer(record: Sweep, first: str, second: str, claim: str) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(PasskeyRecipe, config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)))
+    sys.exit(start(main, PasskeyRecipe))

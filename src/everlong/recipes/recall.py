@@ -3,6 +3,7 @@
     python -m everlong.recipes.recall --books BOOKS --output runs/recall
 
 The base, its zero control and its repair by state passing are fine-tuned on recall at their short context, every row
+import sys
 from zero. Then facts are asked for where they come first, in ever longer texts; and at every distance in one long text.
 Many facts that are lost at any distance: the state is full, which no repair mends. Few facts that are lost only where
 the whole is long: the state is strange, which a repair should mend.
@@ -10,9 +11,8 @@ the whole is long: the state is strange, which a repair should mend.
 
 from dataclasses import dataclass, replace
 
-import tyro
-
 from everlong.data.config import DataConfig
+from everlong.recipes._command import start
 from everlong.recipes._learning import BaseConfig, beyond, learn, repaired_bases, shares
 from everlong.recipes.babilong import WORDS
 from everlong.reports._words import method_name
@@ -91,4 +91,4 @@ def _stage(recipe: RecallRecipe, start: str) -> TrainConfig:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(RecallRecipe, config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)))
+    sys.exit(start(main, RecallRecipe))

@@ -7,13 +7,13 @@ million parameters at a context of 64 bytes, 1500 steps of 32 rows; what is foun
 model is printed. A regime that does not fail at this size is a result too.
 """
 
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import tyro
-
 from everlong.data.config import DataConfig
 from everlong.models.config import GLAConfig, Mamba1Config, Mamba2Config, RWKV6Config
+from everlong.recipes._command import start
 from everlong.workflows._nested import in_folder
 from everlong.workflows.config import Architecture, RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import repair
@@ -71,4 +71,4 @@ def main(recipe: RegimesRecipe) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(RegimesRecipe))
+    sys.exit(start(main, RegimesRecipe))
