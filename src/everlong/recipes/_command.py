@@ -1,4 +1,4 @@
-"""How a recipe is started as a program: flags from its configuration, errors in one line, exit codes as of `everlong`."""
+"""How a recipe is started as a program: flags from its configuration, errors in a line, exit codes as of `everlong`."""
 
 import os
 import sys

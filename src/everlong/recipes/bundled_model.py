@@ -3,12 +3,12 @@
     python -m everlong.recipes.bundled_model --output runs/bundled
 
 A byte-level Mamba-2 on the Python standard library's own sources, in the planted slow-decay regime: A is log-spaced
-import sys
 from 0.01 to 1 over the heads of a layer, so that in training at 64 bytes the state never fills up, and later does. It
 shows collapse and its repair on two cores; it is no claim about models whose slow decays were learned.
 """
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile

@@ -3,12 +3,12 @@
     python -m everlong.recipes.recall --books BOOKS --output runs/recall
 
 The base, its zero control and its repair by state passing are fine-tuned on recall at their short context, every row
-import sys
 from zero. Then facts are asked for where they come first, in ever longer texts; and at every distance in one long text.
 Many facts that are lost at any distance: the state is full, which no repair mends. Few facts that are lost only where
 the whole is long: the state is strange, which a repair should mend.
 """
 
+import sys
 from dataclasses import dataclass, replace
 
 from everlong.data.config import DataConfig
