@@ -154,7 +154,7 @@ def test_too_few_documents_are_a_warning_and_undecided(model, text, tmp_path, ca
     arguments = ["diagnose", str(model), "--data", str(text / "00.txt"), str(text / "01.txt"), *QUICK]
     assert main([*arguments, "--output", str(tmp_path / "run")]) == 0
     printed = capsys.readouterr()
-    assert "Warning: only 2 held-out documents" in printed.err
+    assert "Warning: only 2 held-out documents" in printed.out
     assert "Undecided" in printed.out
 
 

@@ -13,14 +13,10 @@ def run(config: DiagnoseConfig) -> int:
 
     diagnosed = diagnose(config)
     console = Console()
-    lines: list[str] = []
     for label, diagnosis in diagnosed.diagnoses.items():
         console.print(diagnosis_table(diagnosis))
-        lines += diagnosis_lines(diagnosis)
-        lines += findings(label, diagnosis, diagnosed.measures)
-        for line in lines:
+        for line in (*diagnosis_lines(diagnosis), *findings(label, diagnosis, diagnosed.measures)):
             console.print(line, soft_wrap=True, highlight=False, markup=False)
-        lines = []
     record = diagnosed.record
     lines = [f"Warning: {warning}" for warning in record.warnings]
     lines += [record.sentence] if len(record.labels) > 1 else []
