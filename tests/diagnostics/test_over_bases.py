@@ -76,7 +76,7 @@ def test_only_harmed_bases_count_as_repaired():
 
 def test_the_sentence_names_the_farthest_range_and_the_best_arm_first():
     sentence = experiment(EXCESSES).sentence
-    assert sentence.startswith("At 256-1,024 tokens, over 3 bases and 2 seeds each, the excess was +2.000 nats before")
+    assert sentence.startswith("At 256-1,024 tokens, over 3 bases (2 seeds each), the excess was +2.000 nats before")
     assert sentence.index("state_passing +0.250") < sentence.index("zero +2.033")
     assert "2 of 3 repaired" in sentence
 

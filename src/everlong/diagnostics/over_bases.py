@@ -145,6 +145,6 @@ def _sentence(
         for arm in ranked
     ]
     return (
-        f"At {starts[at]:,}-{stops[at]:,} tokens, over {bases} bases and {seeds} seeds each, the excess was "
-        f"{before.over_bases.mean[at]:+.3f} nats before; {'; '.join(parts)}."
+        f"At {starts[at]:,}-{stops[at]:,} tokens, over {bases} bases ({seeds} seed{'s' * (seeds != 1)} each), the "
+        f"excess was {before.over_bases.mean[at]:+.3f} nats before; {'; '.join(parts)}."
     )
