@@ -1,5 +1,5 @@
 # make repair   the main job, on the bundled model and the Python standard library's own sources
-# make test     the tests
+# make test     the tests, in two processes of one thread each
 # make check    style, types and import contracts
 # make bench    how fast it is against its peers (docs/performance.md), some ten minutes on a quiet machine
 # Each sets up .venv first, once.
@@ -13,7 +13,7 @@ repair: .venv/ready
 	$(BIN)/everlong repair
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: .venv/ready
 	$(BIN)/ruff check .
