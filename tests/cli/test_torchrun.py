@@ -19,7 +19,16 @@ def test_two_processes_train_one_model_in_one_run_folder(text, tmp_path, capsys)
     arguments = ["train", *COMMON, "--data", str(text), "--output"]
     architecture = ["mamba2", *FLAGS, "--pad-vocab-size-multiple", "1"]
     root = Path(__file__).parents[2]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "everlong"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "everlong",
+    ]
     done = subprocess.run(
         [*torchrun, *arguments, str(tmp_path / "two"), *architecture],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root / "src")},

@@ -26,7 +26,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str
     run = subprocess.run(
         [
             sys.executable,
-            *("-m", "torch.distributed.run", "--nproc_per_node", "2"),
+            *("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
             "-m",
             two_ranks.__name__,
             str(folder),

@@ -22,7 +22,17 @@ TOLERANCE = 2e-6  # of a loss, and of a weight after 10 steps of 1e-2: sums in f
 
 def torchrun(folder: Path, what: str) -> tuple[int, str]:
     """Exit code and output of two processes."""
-    command = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", two_ranks.__name__, str(folder), what]
+    command = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        two_ranks.__name__,
+        str(folder),
+        what,
+    ]
     root = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     run = subprocess.run(
