@@ -1,7 +1,7 @@
 # make repair   the main job, on the bundled model and the Python standard library's own sources
 # make test     the tests, in two processes of one thread each
 # make check    style, types and import contracts
-# make bench    how fast it is against its peers (docs/performance.md), some ten minutes on a quiet machine
+# make bench    how fast it is against its peers (docs/performance.md); for a quiet machine
 # Each sets up .venv first, once.
 
 PYTHON ?= python3
