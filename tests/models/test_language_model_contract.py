@@ -66,17 +66,12 @@ def gradient(tensor: Tensor) -> Tensor:
     return tensor.grad.clone()
 
 
-def assert_same(
-    found: dict[str, Tensor], wanted: dict[str, Tensor], close: dict[str, Any], plain: dict[str, Tensor] | None = None
-) -> None:
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], close: dict[str, Any]) -> None:
     assert found.keys() == wanted.keys()
     for name, tensor in wanted.items():
         scale = max(1.0, tensor.abs().max().item())
-        bound = dict(close)
-        if plain is not None:
-            bound["atol"] = max(close["atol"], 3 * (plain[name] - tensor).abs().max().item() / scale)
         torch.testing.assert_close(
-            found[name] / scale, tensor / scale, **bound, msg=lambda m, name=name: f"{name}: {m}"
+            found[name] / scale, tensor / scale, **close, msg=lambda m, name=name: f"{name}: {m}"
         )
 
 
@@ -126,17 +121,14 @@ def test_every_split_of_300_tokens_gives_the_whole(architecture, backend, stride
 def test_every_backend_is_the_float64_reference(architecture, backend, dtype, close, length):
     """Logits, final state and all gradients, with resets, of the same weights.
 
-    What the reference itself loses in this dtype, thrice, is allowed as well: a norm over a read-out that happens to be
-    almost zero makes much of any rounding.
+    The tokens are such that no norm stands over a read-out that is almost zero, which makes much of any rounding.
     """
     model = tiny_model(architecture, backend=backend, dtype=dtype)
-    plain = tiny_model(architecture, backend="reference", dtype=dtype)
     truth = tiny_model(architecture, backend="reference", dtype=dtype).double()
-    tokens, state = tokens_for(model, 2, length), asymmetric_state(model, 2)
+    tokens, state = tokens_for(model, 2, length, seed=3), asymmetric_state(model, 2)
     resets = torch.arange(length)[None] % 100 == torch.tensor([[40], [120]]) % 100
     wanted = everything(truth, [tokens], to_double(state, truth), [resets])
-    lost = in_double(everything(plain, [tokens], state, [resets]))
-    assert_same(in_double(everything(model, [tokens], state, [resets])), wanted, close, lost)
+    assert_same(in_double(everything(model, [tokens], state, [resets])), wanted, close)
 
 
 @settings
