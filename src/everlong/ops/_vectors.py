@@ -45,6 +45,10 @@ class Vectors:
         array, start, step = cgutils.unpack_tuple(self.builder, value)
         return self.builder.gep(self.pointer(kind[0], array), [start]), step
 
+    def moved(self, place: Any, lanes: Any) -> Any:
+        """The place so many elements to the right."""
+        return self.builder.gep(place[0], [lanes]), place[1]
+
     def address(self, place: Any, i: Any, j: int = 0) -> Any:
         """Of element j of row i."""
         offset = self.builder.add(self.builder.mul(i, place[1]), self.integer(j))

@@ -64,19 +64,22 @@ class Space(NamedTuple):
 
 
 @no_type_check
-def _make_tile(own: bool) -> Any:
-    """Equation (3) for a tile of the state, in LLVM vectors that stay in registers.
+def _make_sweep(own: bool) -> Any:
+    """Equation (3) for all tiles of a state, in LLVM vectors that stay in registers.
+
+    The loops over tiles are in here because a call from Numba costs as much as half a tile.
 
     Args:
         own: whether what is read includes the token's own write.
     """
 
     @vector_code
-    def tile(typingctx, write, read, lanes, outputs, state, inward, outward, fresh, count):
-        """Runs ``count`` tokens.
+    def sweep(typingctx, write, read, lanes, outputs, state, inward, outward, count, tiles):
+        """Runs ``count`` tokens; the state's rows meet ``write`` and ``read``, its columns ``lanes`` and ``outputs``.
 
         The first five arguments are (flat array, index of the first, step to the next): four go by tokens, the state by
-        rows. Lanes are multiplied by ``inward`` and what is read by ``outward``, both one number a token.
+        rows. Lanes are multiplied by ``inward`` and what is read by ``outward``, both one number a token. ``tiles`` are
+        how many there are below each other, and side by side.
         """
 
         def generate(context, builder, signature, arguments):
@@ -85,44 +88,56 @@ def _make_tile(own: bool) -> Any:
             writes, reads, values, sums, rows = (vectors.place(kinds[n], arguments[n]) for n in range(5))
             one = vectors.integer(1)
             weights_in, weights_out = ((vectors.pointer(kinds[n], arguments[n]), one) for n in (5, 6))
-            fresh, count = arguments[7:]
-            tile = vectors.registers(rows)
-            with cgutils.for_range(builder, count) as loop:
-                value = builder.fmul(vectors.load(values, loop.index), vectors.spread(weights_in, loop.index))
-                parts = [vectors.zeros] * 4  # four chains of additions: one would wait for itself
-                for r, row in enumerate(tile):
-                    before_write = builder.load(row)
-                    element = vectors.multiply_add(vectors.spread(writes, loop.index, r), value, before_write)
-                    builder.store(element, row)
-                    met = element if own else before_write
-                    parts[r % 4] = vectors.multiply_add(vectors.spread(reads, loop.index, r), met, parts[r % 4])
-                before = builder.select(fresh, vectors.zeros, vectors.load(sums, loop.index))
-                weight = vectors.spread(weights_out, loop.index)
-                vectors.store(vectors.multiply_add(vectors.add_up(parts), weight, before), sums, loop.index)
-            vectors.put_back(tile, rows)
+            count, tiles = arguments[7], cgutils.unpack_tuple(builder, arguments[8])
+
+            def run(row: Any, column: Any) -> None:
+                met = [vectors.moved(place, row) for place in (writes, reads)]
+                beside = [vectors.moved(place, column) for place in (values, sums)]
+                corner = vectors.moved((vectors.address(rows, row), rows[1]), column)
+                fresh = builder.icmp_unsigned("==", row, row.type(0))
+                _tile(vectors, own, [*met, *beside], corner, (weights_in, weights_out), fresh, count)
+
+            with cgutils.for_range(builder, tiles[1]) as across, cgutils.for_range(builder, tiles[0]) as down:
+                run(*(builder.mul(loop.index, vectors.integer(TILE)) for loop in (down, across)))
             return context.get_dummy_value()
 
-        return types.void(write, read, lanes, outputs, state, inward, outward, fresh, count), generate
+        return types.void(write, read, lanes, outputs, state, inward, outward, count, tiles), generate
 
-    return tile
+    return sweep
 
 
-_tile, _tile_before = _make_tile(True), _make_tile(False)
+@no_type_check
+def _tile(vectors: Vectors, own: bool, places: Any, state: Any, weights: Any, fresh: Any, count: Any) -> None:
+    """Writes the code for one tile."""
+    (writes, reads, values, sums), builder = places, vectors.builder
+    tile = vectors.registers(state)
+    with cgutils.for_range(builder, count) as loop:
+        value = builder.fmul(vectors.load(values, loop.index), vectors.spread(weights[0], loop.index))
+        parts = [vectors.zeros] * 4  # four chains of additions: one would wait for itself
+        for r, row in enumerate(tile):
+            before_write = builder.load(row)
+            element = vectors.multiply_add(vectors.spread(writes, loop.index, r), value, before_write)
+            builder.store(element, row)
+            met = element if own else before_write
+            parts[r % 4] = vectors.multiply_add(vectors.spread(reads, loop.index, r), met, parts[r % 4])
+        before = builder.select(fresh, vectors.zeros, vectors.load(sums, loop.index))
+        weight = vectors.spread(weights[1], loop.index)
+        vectors.store(vectors.multiply_add(vectors.add_up(parts), weight, before), sums, loop.index)
+    vectors.put_back(tile, state)
+
+
+_sweep_own, _sweep_before = _make_sweep(True), _make_sweep(False)
 
 
 @compiled
 def _sweep(write, read, lanes, outputs, state, inward, outward, count, own):
     """All tiles of a state whose rows meet ``write`` and ``read``, and whose columns meet ``lanes`` and ``outputs``."""
     rows, columns = state.shape
-    for column in range(0, columns, TILE):
-        for row in range(0, rows, TILE):
-            writes, reads = (write[0], write[1] + row, write[2]), (read[0], read[1] + row, read[2])
-            values, sums = (lanes[0], lanes[1] + column, lanes[2]), (outputs[0], outputs[1] + column, outputs[2])
-            place = state.reshape(-1), row * columns + column, columns
-            if own:
-                _tile(writes, reads, values, sums, place, inward, outward, row == 0, count)
-            else:
-                _tile_before(writes, reads, values, sums, place, inward, outward, row == 0, count)
+    place, tiles = (state.reshape(-1), 0, columns), (rows // TILE, columns // TILE)
+    if own:
+        _sweep_own(write, read, lanes, outputs, place, inward, outward, count, tiles)
+    else:
+        _sweep_before(write, read, lanes, outputs, place, inward, outward, count, tiles)
 
 
 @compiled

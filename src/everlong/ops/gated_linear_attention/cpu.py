@@ -14,7 +14,7 @@ from everlong.ops._cpu import run_in_threads
 from everlong.ops._inputs import check_length
 from everlong.ops.gated_linear_attention import _cpu_kernels
 
-ROWS_FOR_ALL = 32  # with fewer rows x groups than this, heads of a group are spread over threads and summed afterwards
+UNITS = 16  # about as many parts share the backward pass, whatever the number of threads: each sums its heads alone
 
 
 def gated_linear_attention(
@@ -55,7 +55,7 @@ class _Recurrence(torch.autograd.Function):
         q, k, v, log_decay, initial_state, bonus, _ = inputs
         batch, length, groups, key_dim = q.shape
         heads = v.shape[2]
-        copies = groups if batch * groups >= ROWS_FOR_ALL else heads
+        copies = _copies(batch, groups, heads)
         d_outputs = torch.zeros_like(v) if d_outputs is None else d_outputs.contiguous()
         d_final = v.new_empty(batch, heads, 0, 0) if d_final is None else d_final.contiguous()
         dq, dk = q.new_empty(batch, length, copies, key_dim), k.new_empty(batch, length, copies, key_dim)
@@ -72,6 +72,12 @@ class _Recurrence(torch.autograd.Function):
             d_bonus.sum(0) if wants_bonus else None,
             None,
         )
+
+
+def _copies(batch: int, groups: int, heads: int) -> int:
+    """Into how many sums the heads' gradients of q and k go, before those of a group are added up."""
+    each = heads // groups
+    return groups * next(n for n in range(1, each + 1) if each % n == 0 and (n == each or batch * groups * n >= UNITS))
 
 
 def _run(kernel: Any, units: int, inputs: tuple[Tensor, ...], *tensors: Tensor) -> None:
