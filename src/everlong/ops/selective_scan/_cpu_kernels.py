@@ -158,10 +158,16 @@ def _return(typingctx, inputs, memory, errors, gradients, sums, carried, fresh, 
 
 
 @compiled
+def _flat(x):
+    """[B, T, width] or [B, N, width] as one flat array, with its sizes: once a kernel, for it takes as long as a token."""
+    return x.reshape(-1), x.shape[1], x.shape[2]
+
+
+@compiled
 def _at(x, b, t, column):
-    """Tokens t, t + 1, ... of row b of [B, T, width], or rows of [B, N, width], from a column on."""
-    length, width = x.shape[1:]
-    return x.reshape(-1), (b * length + t) * width + column, width
+    """Tokens t, t + 1, ... of row b of what ``_flat`` has made flat, or rows, from a column on."""
+    flat, length, width = x
+    return flat, (b * length + t) * width + column, width
 
 
 @compiled
@@ -175,6 +181,8 @@ def forward(inputs, outputs, state, kept, first, stop):
     x, dt, rates, B, C, resets = inputs
     length, channels = x.shape[1:]
     states, tiles = rates.shape[1], channels // TILE
+    of_x, of_dt, of_rates, of_resets, of_B, of_C = _flat(x), _flat(dt), _flat(rates), _flat(resets), _flat(B), _flat(C)
+    of_state, of_outputs = _flat(state), _flat(outputs)
     for unit in range(first, stop):
         b, column = unit // tiles, unit % tiles * TILE
         for start in range(0, length, SEGMENT):
@@ -183,14 +191,14 @@ def forward(inputs, outputs, state, kept, first, stop):
                 kept[start // SEGMENT, b, :, column : column + TILE] = state[b, :, column : column + TILE]
             for n in range(0, states, TILE):
                 _scan(
-                    _at(dt, b, start, column),
-                    _at(x, b, start, column),
-                    _at(rates, 0, n, column),
-                    _at(resets, b, start, 0),
-                    _at(B, b, start, n),
-                    _at(C, b, start, n),
-                    _at(state, b, n, column),
-                    _at(outputs, b, start, column),
+                    _at(of_dt, b, start, column),
+                    _at(of_x, b, start, column),
+                    _at(of_rates, 0, n, column),
+                    _at(of_resets, b, start, 0),
+                    _at(of_B, b, start, n),
+                    _at(of_C, b, start, n),
+                    _at(of_state, b, n, column),
+                    _at(of_outputs, b, start, column),
                     n == 0,
                     count,
                 )
@@ -219,33 +227,39 @@ def backward(inputs, kept, errors, carried, gradients, first, stop):
     tiles = channels // TILE
     memory, decays = np.empty((SEGMENT + 1) * TILE * TILE, np.float32), np.empty(SEGMENT * TILE * TILE, np.float32)
     sums = np.empty((2, states // TILE, SEGMENT * TILE * TILE), np.float32)  # of dB and dC
+    of_sums, of_each = sums.reshape(-1), SEGMENT * TILE * TILE
+    of_x, of_dt, of_rates, of_resets, of_B, of_C = _flat(x), _flat(dt), _flat(rates), _flat(resets), _flat(B), _flat(C)
+    of_errors, of_carried, of_kept = _flat(errors), _flat(carried), _flat(kept.reshape(-1, states, channels))
+    of_dx, of_d_dt, of_d_rates = _flat(dx), _flat(d_dt), _flat(d_rates)
     for unit in range(first, stop):
         b, group = unit // groups, unit % groups
         for start in range((length - 1) // SEGMENT * SEGMENT, -1, -SEGMENT):
             count = min(SEGMENT, length - start)
             sums[:] = 0
-            before = kept[start // SEGMENT]
+            segment = start // SEGMENT
             for tile in range(group * tiles // groups, (group + 1) * tiles // groups):
                 column = tile * TILE
                 for n in range(0, states, TILE):
-                    steps, values = _at(dt, b, start, column), _at(x, b, start, column)
-                    rate, cuts, write = _at(rates, 0, n, column), _at(resets, b, start, 0), _at(B, b, start, n)
+                    steps, values = _at(of_dt, b, start, column), _at(of_x, b, start, column)
+                    rate, cuts, write = _at(of_rates, 0, n, column), _at(of_resets, b, start, 0), _at(of_B, b, start, n)
                     remembered = (memory, 0, TILE), (decays, 0, TILE)
-                    _remember(
-                        steps, values, rate, cuts, write, _at(before, b, n, column), remembered[0], remembered[1], count
-                    )
+                    before = _at(of_kept, segment * x.shape[0] + b, n, column)
+                    _remember(steps, values, rate, cuts, write, before, remembered[0], remembered[1], count)
                     _return(
-                        (steps, values, rate, cuts, write, _at(C, b, start, n)),
+                        (steps, values, rate, cuts, write, _at(of_C, b, start, n)),
                         remembered,
-                        (_at(errors, b, start, column),),
-                        (_at(dx, b, start, column), _at(d_dt, b, start, column), _at(d_rates, b, n, column)),
-                        ((sums[0, n // TILE], 0, TILE), (sums[1, n // TILE], 0, TILE)),
-                        _at(carried, b, n, column),
+                        (_at(of_errors, b, start, column),),
+                        (_at(of_dx, b, start, column), _at(of_d_dt, b, start, column), _at(of_d_rates, b, n, column)),
+                        (
+                            (of_sums, n // TILE * of_each, TILE),
+                            (of_sums, (states + n) // TILE * of_each, TILE),
+                        ),
+                        _at(of_carried, b, n, column),
                         n == 0,
                         count,
                     )
             for t in range(count):
                 for n in range(states):
                     row = (t * TILE + n % TILE) * TILE
-                    dB[b, start + t, group, n] = _total(sums[0, n // TILE], row)
-                    dC[b, start + t, group, n] = _total(sums[1, n // TILE], row)
+                    dB[b, start + t, group, n] = _total(of_sums, n // TILE * of_each + row)
+                    dC[b, start + t, group, n] = _total(of_sums, (states // TILE + n // TILE) * of_each + row)
