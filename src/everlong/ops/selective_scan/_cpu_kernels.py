@@ -159,7 +159,7 @@ def _return(typingctx, inputs, memory, errors, gradients, sums, carried, fresh, 
 
 @compiled
 def _flat(x):
-    """[B, T, width] or [B, N, width] as one flat array, with its sizes: once a kernel, for it takes as long as a token."""
+    """[B, T, width] or [B, N, width] as one flat array, with its sizes: once a kernel, as it takes a token's time."""
     return x.reshape(-1), x.shape[1], x.shape[2]
 
 
