@@ -159,6 +159,18 @@ def _carried(name: str, work: str, against: str, bound: float, architecture: str
     )
 
 
+def _remembrance(name: str, what: str, ends: tuple[int, ...]) -> Row:
+    return Row(
+        name=name,
+        work=f"EffRem, 32 starts, {what}",
+        against="each suffix alone",
+        wanted=Wanted(sense="at least", bound=4.0),
+        contracts=("mamba2",),
+        measure="streaming:effective_remembrance",
+        arguments=lambda: {"ends": ends},
+    )
+
+
 ROWS: tuple[Row, ...] = (
     _transformers("train-mamba2-chunk64", "mamba2", "chunk 64", 2.5, chunk_size=64),
     _transformers("train-mamba2-default", "mamba2", "its default, chunk 256", 3.3, chunk_size=256),
@@ -183,14 +195,8 @@ ROWS: tuple[Row, ...] = (
     *(_carried("decoding", "a token at position 100,000", "at position 100", 1.05, a) for a in ARCHITECTURES),
     _carried("million_time", "time a token in one row of 1,000,000", "in a row of 16,384", 1.05, "mamba2"),
     _carried("million_memory", "peak memory of one row of 1,000,000", "of one of 16,384", 1.05, "mamba2"),
-    Row(
-        name="remembrance",
-        work="EffRem, 32 starts, T = 8192",
-        against="each suffix alone",
-        wanted=Wanted(sense="at least", bound=4.0),
-        contracts=("mamba2",),
-        measure="streaming:effective_remembrance",
-    ),
+    _remembrance("remembrance", "T = 8192", (8191,)),
+    _remembrance("remembrance-16", "16 T, 256 to 4096", tuple(range(255, 4096, 256))),
     Row(
         name="recipe",
         work="the bundled model's recipe, 3M tokens from scratch",

@@ -5,18 +5,29 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import torch
+from rich.console import Console
+from torch import Tensor
 
 from benchmarks import shapes
 from benchmarks.contracts import ROOT
-from benchmarks.measure import Measurement, NotAvailable, Spread, Work, compare
+from benchmarks.measure import Measurement, NotAvailable, Spread, Work, compare, in_turns, measurement
 from benchmarks.settings import Settings
+from everlong.data.corpus import Corpus, TokenDocument
+from everlong.diagnostics._examination import examination
+from everlong.diagnostics.config import MeasuresConfig
+from everlong.diagnostics.effective_remembrance import DISTANCES, distances, start_grids
+from everlong.diagnostics.effective_remembrance import effective_remembrance as effective_remembrance_of
+from everlong.models.generation import LONGEST_PIECE
 from everlong.models.language_model import LanguageModel
+from everlong.progress import Progress
 from everlong.reading import stream
 from everlong.state import RecurrentState
 
 NEAR, FAR = 100, 100_000  # tokens read before the single steps
 STEPS = 50  # single steps a sample
+REMEMBRANCE_CLOSE = 1e-5
 
 
 def state_passing(settings: Settings, architecture: str) -> Measurement:
@@ -65,9 +76,54 @@ def million_memory(settings: Settings, architecture: str) -> Measurement:
     return Measurement(figure=Spread(values=(long / short,)), seconds={}, note=note)
 
 
-def effective_remembrance(settings: Settings) -> Measurement:
-    """How many times faster than each suffix alone."""
-    raise NotAvailable("the measure of effective remembrance is not in the package yet")
+@torch.no_grad()
+def effective_remembrance(settings: Settings, ends: tuple[int, ...]) -> Measurement:
+    """How many times faster than each suffix alone, for every T of ``ends`` and 32 starts, one document."""
+    model = shapes.model(shapes.TINY["mamba2"], perturbed=True).eval()
+    row, length = shapes.tokens(1, max(ends) + 2), max(ends) + 1
+    examined = examination(
+        model,
+        Corpus((TokenDocument("random", row[0].numpy()),)),
+        context=length // 4,
+        length=length,
+        documents=1,
+        label="benchmark",
+        model_name="benchmark",
+        confidence=0.95,
+        tolerance=0.02,
+        seed=0,
+        progress=Progress(Console(quiet=True)),
+    )
+    config = MeasuresConfig(remembrance_ends=ends)
+    last: dict[str, dict[int, Tensor]] = {}
+    counts: list[str] = []
+
+    def swept() -> None:
+        record = effective_remembrance_of(examined, config)
+        last["swept"] = {at.end: torch.from_numpy(np.stack([at.values[d][0] for d in DISTANCES])) for at in record.ends}
+        counts[:] = [f"{record.basis.tokens_read:,} tokens against {record.tokens_alone:,}"]
+
+    def alone() -> None:
+        last["alone"] = {end: _alone(model, row, end, grid) for end, grid in start_grids(ends, 32).items()}
+
+    found = in_turns({"swept": swept, "alone": alone}, settings.repeats)
+    error = max(float((last["swept"][end] - last["alone"][end]).abs().max()) for end in ends)
+    if not error <= REMEMBRANCE_CLOSE:
+        raise NotAvailable(f"the sweep's distances are not those of each suffix alone: {error:.1e}")
+    note = f"{len(ends)} T up to {max(ends):,}; {counts[0]}; distances equal within {error:.1e}"
+    return measurement(found, over="alone", under="swept", note=note)
+
+
+def _alone(model: LanguageModel, row: Tensor, end: int, starts: tuple[int, ...]) -> Tensor:
+    """[distances, starts]; each suffix is read by itself, piece by piece, which is faster than in one call."""
+    logs = []
+    for start in starts:
+        state, last = None, row
+        for piece in row[:, start : end + 1].split(LONGEST_PIECE, dim=1):
+            output = model.advance(piece, state)
+            state, last = output.state, output.logits
+        logs.append(last[0, -1].double().log_softmax(-1))
+    return distances(logs[0].exp(), torch.stack(logs).exp())
 
 
 def _single_steps(model: LanguageModel, state: RecurrentState) -> Work:

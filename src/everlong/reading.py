@@ -193,7 +193,7 @@ def sweep(
         for begin in range(start, stop, piece):
             tokens = np.stack([documents[reads[index][0]][begin : min(begin + piece, stop)] for index in active])
             with torch.no_grad():  # here, and not around the generator, whose caller runs in between
-                output = model(torch.from_numpy(tokens.astype(np.int64)).to(model.device), state)
+                output = model.advance(torch.from_numpy(tokens.astype(np.int64)).to(model.device), state)
                 state, logits = output.state, output.logits[:, -1]
             if advance:
                 advance(tokens.size)

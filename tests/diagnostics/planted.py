@@ -18,7 +18,15 @@ SPEC = StateSpec(
 VOCABULARY = 16
 
 
-class PlantedModel(LanguageModel):
+class WithoutBackbone(LanguageModel):
+    """A model that is its ``forward`` alone."""
+
+    def advance(self, tokens, state=None):
+        output = self(tokens, state)
+        return LanguageModelOutput(output.logits[:, -1:], output.state)
+
+
+class PlantedModel(WithoutBackbone):
     """Predicts the next token, (x + 1) mod 16, with a confidence that ``nats(tokens read)`` sets."""
 
     def __init__(self, nats: Callable[[torch.Tensor], torch.Tensor]):
@@ -85,7 +93,7 @@ def counting_documents(lengths: list[int], seed: int = 0) -> Corpus:
     return Corpus(tuple(documents))
 
 
-class LastTokensModel(LanguageModel):
+class LastTokensModel(WithoutBackbone):
     """Sees its last ``width`` tokens and nothing else, by construction: its state is these tokens.
 
     Its logits are a fixed random function of each of them; with ``helps`` it is the surer of the true next token,
@@ -121,7 +129,7 @@ class LastTokensModel(LanguageModel):
         return LanguageModelOutput(logits, RecurrentState(self.spec, (seen[:, -self.width :],)))
 
 
-class ScaledLaterModel(LanguageModel):
+class ScaledLaterModel(WithoutBackbone):
     """Another model, one of whose state leaves is multiplied by a factor once ``position`` tokens have been read."""
 
     def __init__(self, inner: LanguageModel, *, position: int, factor: float, leaf: int):

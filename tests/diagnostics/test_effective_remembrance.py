@@ -6,7 +6,7 @@ import torch
 
 from everlong.diagnostics import effective_remembrance as module
 from everlong.diagnostics.config import MeasuresConfig
-from everlong.diagnostics.effective_remembrance import DISTANCES, distances, effective_remembrance, start_grid
+from everlong.diagnostics.effective_remembrance import DISTANCES, distances, effective_remembrance, start_grids
 from everlong.errors import EverlongError
 from everlong.models.architectures import create
 from tests.diagnostics.examined import CONTEXT, examined
@@ -48,8 +48,10 @@ def test_dropping_nothing_is_exactly_zero(architecture):
 
 
 def test_what_several_ends_share_is_read_once():
-    record = effective_remembrance(examined(tiny_model("mamba2")), MeasuresConfig(remembrance_ends=(63, 95)))
-    assert record.basis.tokens_read < 0.8 * record.tokens_alone
+    examination = examined(tiny_model("mamba2"), length=320, lengths=(330,) * 2)
+    ends = tuple(range(19, 320, 20))
+    record = effective_remembrance(examination, MeasuresConfig(remembrance_ends=ends))
+    assert record.basis.tokens_read < record.tokens_alone / 4
 
 
 def test_a_model_that_sees_its_last_32_tokens_forgets_all_before_and_nothing_after():
@@ -93,11 +95,13 @@ def test_signed_remembrance_is_above_zero_where_the_prefix_helps():
 @pytest.mark.parametrize("end", [1, 2, 3, 50, 8191])
 @pytest.mark.parametrize("count", [1, 2, 3, 31, 32])
 def test_starts_ascend_from_zero_and_are_no_more_than_asked_for(end, count):
-    grid = start_grid(end, count)
-    assert grid[0] == 0
-    assert list(grid) == sorted(set(grid))
-    assert grid[-1] <= end
-    assert len(grid) <= count
+    grids = start_grids([end, 10_000], count)
+    assert list(grids) == [end, 10_000]
+    for last, grid in grids.items():
+        assert grid[0] == 0
+        assert list(grid) == sorted(set(grid))
+        assert grid[-1] <= last
+        assert len(grid) <= count
 
 
 def test_an_end_that_no_document_reaches_is_an_error():

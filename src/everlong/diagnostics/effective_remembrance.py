@@ -5,7 +5,7 @@ tokens depends on the first t of them. It is sensitivity, not quality: a model t
 well. Signed remembrance, the nats that the suffix loses to the whole on the true next token, says which.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -27,13 +27,14 @@ MOST_ROWS = 128  # side by side: more would cut the pieces so short that their s
 def effective_remembrance(examination: Examination, config: MeasuresConfig) -> Remembrance:
     """Measures it at every T of ``config.remembrance_ends`` in one sweep; see the module.
 
-    Suffix rows join the batch as the sweep reaches their starts, so a start that several T share is read once.
+    Suffix rows join the batch as the sweep reaches their starts, so a start that several T share is read once: the
+    more T, the more is saved. At a single T every suffix has tokens and a state of its own, and nothing is.
 
     Raises:
         EverlongError: a T that no document reaches.
     """
     ends = config.remembrance_ends or default_ends(examination.context, examination.length)
-    starts = {end: start_grid(end, config.remembrance_starts) for end in sorted(set(ends))}
+    starts = start_grids(ends, config.remembrance_starts)
     rows = examination.panel.rows
     values = {end: np.full((len(DISTANCES) + 1, len(rows), len(grid)), np.nan) for end, grid in starts.items()}
     reaching = {end: [document for document, row in enumerate(rows) if len(row) > end + 1] for end in starts}
@@ -63,17 +64,25 @@ def default_ends(context: int, length: int) -> tuple[int, ...]:
     return tuple(sorted({min(4 * context, length) - 1, length - 1}))
 
 
-def start_grid(end: int, count: int) -> tuple[int, ...]:
-    """0 and up to ``count`` - 1 further starts up to T, spaced logarithmically from both ends.
+def start_grids(ends: Iterable[int], count: int) -> dict[int, tuple[int, ...]]:
+    """For each T, ascending: 0 and up to ``count`` - 1 further starts up to T, spaced logarithmically from both ends.
 
-    So both the first tokens dropped and the last tokens kept are seen finely.
+    So both the first tokens dropped and the last tokens kept are seen finely. What is dropped is spaced alike for all
+    T, as far as half of each, for these suffixes are long and the T can share them.
     """
-    middle = max(1, (end + 1) // 2)
-    dropped, kept = (
-        np.geomspace(1, middle, parts).round().astype(int).tolist() if parts else []
-        for parts in (count // 2, (count - 1) // 2)
-    )
-    return tuple(sorted({0, *dropped, *(end + 1 - tokens for tokens in kept)} & set(range(end + 1))))
+    ends = sorted(set(ends))
+    dropped = _spaced(max(1, (ends[-1] + 1) // 2), count // 2)
+    grids = {}
+    for end in ends:
+        middle = max(1, (end + 1) // 2)
+        shared = {0, *(tokens for tokens in dropped if tokens <= middle)}
+        kept = _spaced(middle, count - len(shared))
+        grids[end] = tuple(sorted((shared | {end + 1 - tokens for tokens in kept}) & set(range(end + 1))))
+    return grids
+
+
+def _spaced(last: int, parts: int) -> list[int]:
+    return np.geomspace(1, last, parts).round().astype(int).tolist() if parts else []
 
 
 def distances(p: Float[Tensor, "S"], q: Float[Tensor, "N S"]) -> Float[Tensor, "D N"]:
