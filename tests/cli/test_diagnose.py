@@ -42,7 +42,8 @@ def test_every_measure_of_every_model_is_recorded_told_and_drawn(diagnosed):
     for words in ("tiny", "Used memory: ", "Transplant: ", "Effective remembrance: ", "Recentring: "):
         assert words in printed, words
     drawn = {path.stem for path in (folder / "figures").glob("*.csv")}
-    assert drawn >= {"effective-remembrance", "state-std", "worst-heads", "used-memory", "transplant", "decay-horizons"}
+    assert drawn >= {"effective-remembrance", "state-std", "worst-heads", "used-memory", "transplant"}
+    assert drawn >= {"decay-horizons", "predicted-break"}
     page = (folder / "report.html").read_text()
     assert "This run is unfinished" not in page
     assert "tiny" in page

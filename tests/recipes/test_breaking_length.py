@@ -40,6 +40,9 @@ def test_a_prediction_is_compared_with_what_the_training_length_alone_says():
     exact = [broken(64, 100, 100.0), broken(32, 200, 200.0), broken(128, 300, 300.0)]
     said = compared([*exact, Break(16, None, None, Crossing(None, None, None))])
     assert said.startswith("3 models:")
-    assert "prediction / measured 1.00 in the geometric mean, standard deviation 0.00 octaves, rank correlation +1.00" in said
+    assert (
+        "prediction / measured 1.00 in the geometric mean, standard deviation 0.00 octaves, rank correlation +1.00"
+        in said
+    )
     assert "rank correlation +0.50" in said
     assert compared(exact[:2]) == "2 models to compare, 3 are needed"

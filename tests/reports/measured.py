@@ -144,9 +144,9 @@ def transplant(label: str, basis: Basis) -> Transplant:
         share_taken=about(np.linspace(1, 0.1, parts)),
         share_brought=about(np.linspace(1, 0.1, parts)),
         ranked=tuple(range(3, parts)),
-        head_layers=(),
-        heads_mended=np.zeros((DOCUMENTS, 3, 0)),
-        heads_taken=about(np.zeros((3, 0))),
+        head_layers=(1, 1, 2),
+        heads_mended=1.5 + np.tile(excess[:, None] * np.array([0.2, 0.9]), (DOCUMENTS, 1, 1)),
+        heads_taken=about(excess[:, None] * np.array([0.8, 0.1])),
     )
 
 

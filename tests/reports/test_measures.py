@@ -20,7 +20,7 @@ from tests.reports.test_page import HOSTILE, Page
 
 NAMES = (
     *("effective-remembrance", "used-memory", "state-std", "worst-heads", "transplant", "state-distance"),
-    *("decay-horizons", "beside-the-paper"),
+    *("decay-horizons", "predicted-break", "beside-the-paper"),
 )
 
 
@@ -71,6 +71,19 @@ def test_the_data_beside_the_figures_equal_the_records(folder):
         np.testing.assert_allclose([float(row["mean"]) for row in rows], measures["mean_drift"].recentred.mean)
 
 
+def test_the_data_beside_the_figures_have_the_predicted_growth_and_the_single_heads(folder):
+    for label in HARM:
+        measures = make_measures(label)
+        rows = [row for row in table(folder / "figures" / "predicted-break.csv") if row["label"] == label]
+        growth = measures["decay_horizons"].growth
+        np.testing.assert_allclose([float(row["growth"]) for row in rows], growth.ravel())
+        assert {row["predicted_break"] for row in rows} == {"512" if label == "before" else ""}
+        assert {row["measured_break"] for row in rows} == {"512" if label == "before" else ""}
+        rows = [row for row in table(folder / "figures" / "transplant.csv") if row["label"] == label]
+        heads = [float(row["mean"]) for row in rows if row["part"] in ("L1H0", "L1H1", "L2H0", "L2H1")]
+        np.testing.assert_allclose(heads, measures["transplant"].heads_taken.mean.ravel())
+
+
 def test_the_page_says_the_verdict_the_findings_and_what_exceeded_the_bound(folder):
     page = Page((folder / "report.html").read_text(encoding="utf-8"))
     headline = page.text[page.text.index("Everlong 0") :]
@@ -79,6 +92,7 @@ def test_the_page_says_the_verdict_the_findings_and_what_exceeded_the_bound(fold
         *("excess over its own window", "breaks at 512"),
         *("Exceeds the bound that was asked for: before at 4,096", "Predicted from within the training length"),
         *("taking the drift of the mean state away every 64 tokens leaves", "The model uses 64 tokens.", "recentre"),
+        "Of the heads of layer 2 alone, L2H0 takes most away: +0.800",
         *("the head that leaves its law farthest is L0H0".capitalize()[:20], "a correlation is no cause".capitalize()),
     ):
         assert page.has(words), words

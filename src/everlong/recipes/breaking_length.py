@@ -92,8 +92,8 @@ def compared(breaks: list[Break]) -> str:
             rank = stats.spearmanr(by, measured).statistic if np.ptp(by) and np.ptp(measured) else float("nan")
         ratio = by - measured
         lines.append(
-            f"{name} / measured {2 ** ratio.mean():.2f} in the geometric mean, standard deviation {ratio.std(ddof=1):.2f} "
-            f"octaves, rank correlation {rank:+.2f}"
+            f"{name} / measured {2 ** ratio.mean():.2f} in the geometric mean, "
+            f"standard deviation {ratio.std(ddof=1):.2f} octaves, rank correlation {rank:+.2f}"
         )
     return "\n  ".join(lines)
 

@@ -86,10 +86,27 @@ def log_scale(axes: Axes, label: str) -> None:
     axes.set_axisbelow(True)
 
 
+def name_height(axes: Axes, height: float, words: str) -> None:
+    """Says at the right what a horizontal line is."""
+    axes.annotate(
+        words,
+        xy=(0.99, height),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="right",
+        fontsize=9.5,
+        color="#444444",
+    )
+
+
 def symlog_scale(axes: Axes, label: str) -> None:
     """A vertical axis in signed nats: linear to 0.1, logarithmic beyond."""
     axes.set_yscale("symlog", linthresh=0.1, linscale=1)
-    low, high = axes.get_ylim()
+    drawn = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()] or [np.zeros(1)])
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = axes.get_ylim()  # its margins are a line's width where the axis is logarithmic: marks would be cut
+    low, high = (min(low, 1.25 * drawn.min(initial=0)), max(high, 1.25 * drawn.max(initial=0)))
     low, high = min(low, -0.06), max(high, 0.06)
     axes.set_ylim(low, high)
     ticks = [tick for tick in SYMLOG_TICKS if low <= tick <= high]

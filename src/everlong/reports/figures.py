@@ -9,6 +9,7 @@ from everlong.reports.distance_figure import distance_figure
 from everlong.reports.excess_figure import excess_figure
 from everlong.reports.experiment_figure import experiment_figure
 from everlong.reports.exposure_figure import exposure_figure
+from everlong.reports.growth_figure import growth_figure
 from everlong.reports.heads_figure import heads_figure
 from everlong.reports.loss_figure import loss_figure
 from everlong.reports.memory_figure import memory_figure
@@ -31,6 +32,7 @@ FIGURES = (
     transplant_figure,
     distance_figure,
     decay_figure,
+    growth_figure,
     passkey_figure,
     task_figure,
     exposure_figure,

@@ -90,7 +90,19 @@ def _transplant(record: Transplant, _: Diagnosis) -> Iterator[str]:
     )
     yield (
         f"at {record.positions[where]:,} tokens the excess is {signed(float(excess))} nats; made fresh alone, these "
-        f"parts of the state take away: {named}. Single parts do not add up."
+        f"parts of the state take away: {named}. Single parts do not add up.{_worst_head(record, where)}"
+    )
+
+
+def _worst_head(record: Transplant, where: int) -> str:
+    if not record.head_layers:
+        return ""
+    taken, layer = record.heads_taken, record.head_layers[where]
+    head = int(np.nanargmax(taken.mean[where]))
+    low, high = (signed(float(ends[where, head])) for ends in (taken.lower, taken.upper))
+    return (
+        f" Of the heads of layer {layer} alone, {head_name(layer, head)} takes most away: "
+        f"{signed(float(taken.mean[where, head]))} [{low}, {high}]."
     )
 
 

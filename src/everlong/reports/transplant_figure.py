@@ -1,5 +1,7 @@
 """Which part of the state does the harm: what is taken away when it alone is made fresh."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,6 +13,7 @@ from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._curves import INTERVAL, cells, entries
 from everlong.reports._results import Results
 from everlong.reports._styles import Style, styles_of
+from everlong.reports.findings import head_name
 
 MOST_LEAVES = 8
 CAPTION = (
@@ -18,7 +21,8 @@ CAPTION = (
     "tokens of a document, is replaced by that of a fresh window of the same document: an intervention, not a "
     "correlation. The parts of {base} that take most away come first ({shown} of {leaves} single leaves are drawn); "
     "single parts do not add up. Beside the name of a model stands the whole excess there. Bars are {confidence:.0%} "
-    "intervals over documents, for all parts at once. The reverse exchange and other positions stand in the data."
+    "intervals over documents, for all parts at once. The reverse exchange, other positions, and the single heads of "
+    "the layer that takes most away stand in the data."
 )
 
 
@@ -61,14 +65,19 @@ def transplant_figure(results: Results) -> Chart | None:
         ),
         figure=figure,
         columns=("label", "part", "exchange", "tokens_read", *INTERVAL),
-        rows=tuple(
-            (label, part, exchange, position, *cells(values, (at, index)))
-            for label, record in records.items()
-            for exchange, values in (("carried made fresh", record.taken), ("fresh made carried", record.brought))
-            for at, position in enumerate(record.positions)
-            for index, part in enumerate(record.parts)
-        ),
+        rows=tuple(row for label, record in records.items() for row in _rows(label, record)),
     )
+
+
+def _rows(label: str, record: Transplant) -> Iterator[tuple]:
+    for exchange, values in (("carried made fresh", record.taken), ("fresh made carried", record.brought)):
+        for at, position in enumerate(record.positions):
+            for index, part in enumerate(record.parts):
+                yield label, part, exchange, position, *cells(values, (at, index))
+    for at, layer in enumerate(record.head_layers):
+        for head in range(record.heads_taken.mean.shape[1]):
+            found = cells(record.heads_taken, (at, head))
+            yield label, head_name(layer, head), "carried made fresh", record.positions[at], *found
 
 
 def _draw(axes: Axes, record: Transplant, where: int, parts: list[int], style: Style, name: str, shift: float) -> None:
