@@ -32,7 +32,7 @@ class PlantedModel(WithoutBackbone):
     def __init__(self, nats: Callable[[torch.Tensor], torch.Tensor]):
         nn.Module.__init__(self)
         self.nats = nats
-        self.config = SimpleNamespace(architecture="planted", padded_vocab_size=VOCABULARY)
+        self.config = SimpleNamespace(architecture="planted", vocab_size=VOCABULARY, padded_vocab_size=VOCABULARY)
 
     state_spec = property(lambda self: SPEC)
     dtype = property(lambda self: torch.float32)

@@ -1,8 +1,8 @@
 """The recipe runs end to end at a toy size, and goes on with what is there."""
 
+from everlong.crossing import Crossing
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
-from everlong.diagnostics.crossing import Crossing
 from everlong.recipes.breaking_length import Break, BreakingLengthRecipe, compared, main
 from tests.cli.conftest import model, text  # noqa: F401  (fixtures)
 

@@ -97,9 +97,8 @@ def _sentence(
             "what is read beyond harms, and says nothing of memory"
         )
     elif within:
-        used = (
-            f"The model uses {within[0]:,} tokens: so long a window is surely within {tolerance:g} nats of the full one"
-        )
+        tokens = "1 token" if within[0] == 1 else f"{within[0]:,} tokens"
+        used = f"The model uses {tokens}: so long a window is surely within {tolerance:g} nats of the full one"
     else:
         used = f"No window up to {widths[-1]:,} tokens is surely within {tolerance:g} nats of the full context"
     return f"{used}; the best longer context gains {headroom.mean[0]:+.3f} nats over the window of the training length."

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from everlong.crossing import Crossing, crossing
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
-from everlong.diagnostics.crossing import Crossing, crossing
 from everlong.recipes._command import start
 from everlong.workflows._nested import in_folder
 from everlong.workflows.config import DiagnoseConfig, RuntimeConfig, TrainConfig

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from everlong.crossing import crossing
 from everlong.measurements import (
     DecayHorizons,
     MeanDrift,
@@ -118,15 +119,14 @@ def _drift(record: MeanDrift, _: Diagnosis) -> Iterator[str]:
 
 
 def _decays(record: DecayHorizons, diagnosis: Diagnosis) -> Iterator[str]:
-    predicted = record.predicted_break
-    verdict = diagnosis.verdict
-    measured = f"{verdict.position:,}" if verdict.outcome == "breaks" else f"none ({verdict.short})"
+    predicted, verdict, passes = record.predicted_break, diagnosis.verdict, crossing(diagnosis)
+    measured = "nowhere" if passes.position is None else f"at {passes} tokens"
     yield (
         f"in {len(record.outliving)} of {plural(len(record.layers), 'head')} a write outlives the training length of "
         f"{record.basis.context:,} tokens before it has fallen to 1/e. Predicted from within the training length, the "
         f"state has {record.growth_bound:g} times its second moment "
         + (f"at {predicted:,} tokens" if predicted else f"nowhere up to {record.basis.length:,} tokens")
-        + f"; the measured break: {measured}."
+        + f"; the mean excess passes {verdict.tolerance:g} nats {measured} (verdict: {verdict.short})."
     )
 
 

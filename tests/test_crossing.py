@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from everlong.diagnostics.crossing import crossing
+from everlong.crossing import crossing
 from tests.diagnostics.planted import PlantedModel
 from tests.diagnostics.test_diagnose import LENGTH, break_after, run
 
@@ -17,6 +17,7 @@ def rising(rate):
 def test_a_slow_rise_passes_the_tolerance_where_it_was_planted(rate, at):
     found = crossing(run(rising(rate)))
     assert found.position == pytest.approx(at, rel=0.25)
+    assert found.lower and found.position and found.upper
     assert found.lower <= found.position <= found.upper
 
 
@@ -28,7 +29,9 @@ def test_fewer_documents_move_the_verdict_and_not_the_crossing():
 
 
 def test_a_step_passes_between_the_middles_of_the_buckets_around_it():
-    assert 181 <= crossing(break_after(256)).position <= 362
+    found = crossing(break_after(256)).position
+    assert found
+    assert 181 <= found <= 362
 
 
 def test_what_never_harms_is_passed_nowhere():

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everlong.diagnostics._intervals import RESAMPLES
 from everlong.records import Diagnosis
+
+RESAMPLES = 4000
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,8 @@ class Crossing:
 
     Attributes:
         position: None: nowhere up to the diagnosed length.
-        lower: None: as above, in so many resamples.
-        upper: the same.
+        lower: the interval's near end; None: in nearly all resamples nowhere.
+        upper: its far end; None: in more resamples than the confidence leaves, nowhere.
     """
 
     position: float | None
