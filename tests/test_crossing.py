@@ -17,7 +17,9 @@ def rising(rate):
 def test_a_slow_rise_passes_the_tolerance_where_it_was_planted(rate, at):
     found = crossing(run(rising(rate)))
     assert found.position == pytest.approx(at, rel=0.25)
-    assert found.lower and found.position and found.upper
+    assert found.lower
+    assert found.position
+    assert found.upper
     assert found.lower <= found.position <= found.upper
 
 
