@@ -82,7 +82,7 @@ class Remembrance(Record):
     """Bound on the states of the rows that are read side by side."""
     rows_at_once: int
     sweeps: int
-    """Passes over the documents that the bound made necessary."""
+    """Passes: one over the documents and one over the short suffixes, and more where the bound makes them necessary."""
     tokens_alone: int
     """Tokens that running every suffix and every whole alone would read; ``basis.tokens_read`` were read."""
 

@@ -6,6 +6,7 @@ well. Signed remembrance, the nats that the suffix loses to the whole on the tru
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,15 +21,18 @@ from everlong.measurements import Remembrance, RemembranceAt
 from everlong.policies._plan import Read
 from everlong.reading import sweep
 
+Part = TypeVar("Part")
 DISTANCES = ("total_variation", "jensen_shannon_distance", "jensen_shannon_divergence", "one_minus_cosine")
 MOST_ROWS = 128  # side by side: more would cut the pieces so short that their states cost more than their tokens
 
 
 def effective_remembrance(examination: Examination, config: MeasuresConfig) -> Remembrance:
-    """Measures it at every T of ``config.remembrance_ends`` in one sweep; see the module.
+    """Measures it at every T of ``config.remembrance_ends``; see the module.
 
-    Suffix rows join the batch as the sweep reaches their starts, so a start that several T share is read once: the
-    more T, the more is saved. At a single T every suffix has tokens and a state of its own, and nothing is.
+    The wholes and the long suffixes are read in one sweep over the documents, which suffix rows join as it reaches
+    their starts: a start that several T share is read once, and the more T, the more is saved. At a single T every
+    suffix has tokens and a state of its own, and nothing is. Short suffixes are read beside each other from their
+    starts: they would cut the sweep into pieces of a token or two, whose states cost more than their tokens.
 
     Raises:
         EverlongError: a T that no document reaches.
@@ -36,25 +40,36 @@ def effective_remembrance(examination: Examination, config: MeasuresConfig) -> R
     ends = config.remembrance_ends or default_ends(examination.context, examination.length)
     starts = start_grids(ends, config.remembrance_starts)
     rows = examination.panel.rows
-    values = {end: np.full((len(DISTANCES) + 1, len(rows), len(grid)), np.nan) for end, grid in starts.items()}
     reaching = {end: [document for document, row in enumerate(rows) if len(row) > end + 1] for end in starts}
     for end, documents in reaching.items():
         if not documents:
             raise EverlongError(f"no document has the {end + 2:,} tokens that T = {end:,} needs: choose a smaller T")
     at_once = min(rows_within(examination.model, config.memory_gib), MOST_ROWS)
-    sweeps = list(_sweeps(starts, reaching, at_once))
-    total = sum(read.length for reads in sweeps for _, read in reads)
+    long = list(_parted(_long_reads(starts, reaching), at_once))
+    short = list(_parted(_short_suffixes(starts, reaching), at_once))
+    total = sum(read.length for part in long for _, read in part)
+    total += sum(end + 1 - start for part in short for _, start, end in part)
+    table = _Table(rows, starts)
     with examination.work("effective remembrance", total) as work:
-        for reads in sweeps:
+        for reads in long:
             for moment in sweep(examination.model, rows, reads, [end + 1 for end in starts], advance=work.advance):
-                end = moment.position - 1
-                _note(values[end], starts[end], rows, reads, moment.reads, moment.logits, end)
+                end, there = moment.position - 1, [reads[index] for index in moment.reads]
+                table.note(end, [(document, read.start) for document, read in there], moment.logits)
+        for part in short:
+            suffixes = [rows[document][start : end + 1] for document, start, end in part]
+            reads = [(index, Read(0, len(suffix), len(suffix))) for index, suffix in enumerate(suffixes)]
+            lengths = {len(suffix) for suffix in suffixes}
+            for moment in sweep(examination.model, suffixes, reads, lengths, advance=work.advance):
+                for row, index in enumerate(moment.reads):
+                    document, start, end = part[index]
+                    if end + 1 - start == moment.position:
+                        table.note(end, [(document, start)], moment.logits[row : row + 1])
     return Remembrance(
         basis=examination.basis(work),
-        ends=tuple(_at(end, starts[end], values[end], examination) for end in starts),
+        ends=tuple(_at(end, starts[end], table.values[end], examination) for end in starts),
         memory_gib=config.memory_gib,
         rows_at_once=at_once,
-        sweeps=len(sweeps),
+        sweeps=len(long) + len(short),
         tokens_alone=sum((end + 1 - start) * len(reaching[end]) for end, grid in starts.items() for start in grid),
     )
 
@@ -68,7 +83,8 @@ def start_grids(ends: Iterable[int], count: int) -> dict[int, tuple[int, ...]]:
     """For each T, ascending: 0 and up to ``count`` - 1 further starts up to T, spaced logarithmically from both ends.
 
     So both the first tokens dropped and the last tokens kept are seen finely. What is dropped is spaced alike for all
-    T, as far as half of each, for these suffixes are long and the T can share them.
+    T, as far as half of each, for these suffixes are long and the T can share them; what is kept is of the same
+    lengths, four an octave, so that suffixes of several T and documents begin and end together.
     """
     ends = sorted(set(ends))
     dropped = _spaced(max(1, (ends[-1] + 1) // 2), count // 2)
@@ -76,7 +92,8 @@ def start_grids(ends: Iterable[int], count: int) -> dict[int, tuple[int, ...]]:
     for end in ends:
         middle = max(1, (end + 1) // 2)
         shared = {0, *(tokens for tokens in dropped if tokens <= middle)}
-        kept = _spaced(middle, count - len(shared))
+        octaves = np.log2(_spaced(middle, count - len(shared)))
+        kept = {min(middle, round(2 ** (round(4 * octave) / 4))) for octave in octaves}
         grids[end] = tuple(sorted((shared | {end + 1 - tokens for tokens in kept}) & set(range(end + 1))))
     return grids
 
@@ -99,48 +116,66 @@ def _relative(p: Tensor, q: Tensor) -> Tensor:
     return torch.where(p > 0, p * (p / q).log2(), 0.0).sum(-1)
 
 
-def _sweeps(
-    starts: dict[int, tuple[int, ...]], reaching: dict[int, list[int]], at_once: int
-) -> Iterator[list[tuple[int, Read]]]:
-    """Reads, parted into sweeps of at most ``at_once`` rows; every sweep holds the whole of each of its documents."""
-    reads: list[tuple[int, Read]] = []
+def _is_short(start: int, end: int) -> bool:
+    """Whether a suffix has less than half of the tokens."""
+    return start > (end + 1) // 2
+
+
+def _long_reads(starts: dict[int, tuple[int, ...]], reaching: dict[int, list[int]]) -> Iterator[tuple[int, Read]]:
+    """Document by document the whole, then the suffixes that are not short, each as far as any T needs it."""
     for document in sorted({document for documents in reaching.values() for document in documents}):
         ends = [end for end in starts if document in reaching[end]]
-        last = {start: max(end for end in ends if start in starts[end]) for end in ends for start in starts[end]}
-        suffixes = [Read(start, end + 1, end + 1) for start, end in sorted(last.items()) if start]
-        whole = Read(0, max(ends) + 1, max(ends) + 1)
-        for first in range(0, len(suffixes), at_once - 1):
-            part = [whole, *suffixes[first : first + at_once - 1]]
-            if len(reads) + len(part) > at_once:
-                yield reads
-                reads = []
-            reads = reads + [(document, read) for read in part]
-    yield reads
+        last = {start: end for end in ends for start in starts[end] if not _is_short(start, end)}
+        for start, end in sorted(last.items()):
+            stop = (end if start else max(ends)) + 1
+            yield document, Read(start, stop, stop)
 
 
-def _note(
-    values: np.ndarray,
-    grid: tuple[int, ...],
-    rows: tuple[np.ndarray, ...],
-    reads: list[tuple[int, Read]],
-    present: tuple[int, ...],
-    logits: Tensor,
-    end: int,
-) -> None:
-    """Writes one moment's distances down, document by document."""
-    by_document: dict[int, list[tuple[int, int]]] = {}
-    for row, index in enumerate(present):
-        document, read = reads[index]
-        by_document.setdefault(document, []).append((read.start, row))
-    for document, of_document in by_document.items():
-        if len(rows[document]) <= end + 1:
-            continue
-        kept = [(start, row) for start, row in sorted(of_document) if start in grid]
-        logs = logits[[row for _, row in kept]].double().log_softmax(-1)  # the first is the whole
-        found = distances(logs[0].exp(), logs.exp())
-        nats = -logs[:, int(rows[document][end + 1])]
-        columns = [grid.index(start) for start, _ in kept]
-        values[:, document, columns] = torch.cat([found, (nats - nats[0]).unsqueeze(0)]).cpu().numpy()
+def _short_suffixes(
+    starts: dict[int, tuple[int, ...]], reaching: dict[int, list[int]]
+) -> Iterator[tuple[int, int, int]]:
+    """Document, start and T, the longest first: those read beside each other are of like length."""
+    found = [
+        (document, start, end)
+        for end, grid in starts.items()
+        for start in grid
+        if _is_short(start, end)
+        for document in reaching[end]
+    ]
+    yield from sorted(found, key=lambda suffix: suffix[1] - suffix[2])
+
+
+def _parted(parts: Iterable[Part], at_once: int) -> Iterator[list[Part]]:
+    """Lists of at most ``at_once``."""
+    parts = list(parts)
+    for first in range(0, len(parts), at_once):
+        yield parts[first : first + at_once]
+
+
+class _Table:
+    """What the suffixes' predictions are from those of the wholes, which come first."""
+
+    def __init__(self, rows: tuple[np.ndarray, ...], starts: dict[int, tuple[int, ...]]):
+        self._rows, self._starts = rows, starts
+        self._wholes: dict[tuple[int, int], Tensor] = {}
+        self.values = {end: np.full((len(DISTANCES) + 1, len(rows), len(grid)), np.nan) for end, grid in starts.items()}
+
+    def note(self, end: int, reads: list[tuple[int, int]], logits: Float[Tensor, "N S"]) -> None:
+        """Writes the distances at T of reads, (document, start) of each row of the logits, down."""
+        grid = self._starts[end]
+        by_document: dict[int, list[tuple[int, int]]] = {}
+        for row, (document, start) in enumerate(reads):
+            if start in grid and len(self._rows[document]) > end + 1:
+                by_document.setdefault(document, []).append((start, row))
+        for document, kept in by_document.items():
+            kept.sort()
+            logs = logits[[row for _, row in kept]].double().log_softmax(-1)
+            if kept[0][0] == 0:
+                self._wholes[document, end] = logs[0]
+            whole = self._wholes[document, end]
+            nats, target = -logs, int(self._rows[document][end + 1])
+            found = torch.cat([distances(whole.exp(), logs.exp()), (nats + whole)[:, target].unsqueeze(0)])
+            self.values[end][:, document, [grid.index(start) for start, _ in kept]] = found.cpu().numpy()
 
 
 def _at(end: int, grid: tuple[int, ...], values: np.ndarray, examination: Examination) -> RemembranceAt:
