@@ -5,7 +5,7 @@ import torch
 
 from everlong.crossing import crossing
 from tests.diagnostics.planted import PlantedModel
-from tests.diagnostics.test_diagnose import LENGTH, break_after, run
+from tests.diagnostics.test_diagnose import CONTEXT, LENGTH, break_after, run
 
 
 def rising(rate):
@@ -40,3 +40,9 @@ def test_what_never_harms_is_passed_nowhere():
     found = crossing(run(PlantedModel(lambda read: torch.ones_like(read)), max_length=LENGTH // 2))
     assert (found.position, found.lower, found.upper) == (None, None, None)
     assert str(found) == "none [none, none]"
+
+
+def test_what_harms_from_the_training_length_on_is_passed_beyond_it():
+    found = crossing(break_after(CONTEXT)).position
+    assert found
+    assert CONTEXT <= found <= 2 * CONTEXT

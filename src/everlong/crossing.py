@@ -33,13 +33,14 @@ class Crossing:
 
 
 def crossing(diagnosis: Diagnosis) -> Crossing:
-    """Where the excess over the own window passes the verdict's tolerance, between the middles of its buckets.
+    """Where the excess over the own window passes the verdict's tolerance, between T and the middles of the buckets.
 
     The first of two neighbouring buckets above the tolerance counts, as in the verdict; positions are interpolated on
     a logarithmic axis. Documents that do not reach the length take part in the buckets that they reach.
     """
     excess = diagnosis.losses["carry"] - diagnosis.losses[f"window:{diagnosis.context}"]
     middles = np.sqrt(np.array(diagnosis.bucket_starts, dtype=float) * np.array(diagnosis.bucket_stops))
+    middles[0] = diagnosis.context  # up to there the excess is zero by construction
     documents, tolerance = len(excess), diagnosis.verdict.tolerance
     drawn = np.random.default_rng([diagnosis.seed, 4]).integers(0, documents, (RESAMPLES, documents))
     found = _passes(_means(np.concatenate([np.arange(documents)[None], drawn]), excess), middles, tolerance)

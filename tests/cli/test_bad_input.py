@@ -160,3 +160,8 @@ def test_too_few_documents_are_a_warning_and_undecided(model, text, tmp_path, ca
 
 def test_held_out_text_alone_leaves_nothing_to_train_on(refused, model, text):
     assert "without --data" in refused("repair", str(model), "--held-out", str(text), *QUICK)
+
+
+@pytest.mark.parametrize("flag", ["--tolerance", "--break-growth", "--memory", "--confidence", "--fail-above"])
+def test_a_bound_that_is_no_number_is_named(refused, flag):
+    assert " nan" in refused("diagnose", flag, "nan")

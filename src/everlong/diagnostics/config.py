@@ -1,5 +1,6 @@
 """Settings of a diagnosis, free of torch."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -30,8 +31,8 @@ class DiagnosisConfig:
         for name in ("max_length", "documents", "targets_per_bucket"):
             if getattr(self, name) < 1:
                 raise EverlongError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.tolerance < 0:
-            raise EverlongError(f"tolerance is {self.tolerance}; it must not be negative (nats)")
+        if not 0 <= self.tolerance < math.inf:
+            raise EverlongError(f"tolerance is {self.tolerance}; it must be 0 or more (nats a token)")
         if not 0 < self.confidence < 1:
             raise EverlongError(f"confidence is {self.confidence}; it must lie between 0 and 1")
 
@@ -88,7 +89,7 @@ class MeasuresConfig:
                 raise EverlongError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if any(end < 1 for end in self.remembrance_ends):
             raise EverlongError(f"remembrance_ends has {min(self.remembrance_ends)}; every T must be at least 1")
-        if self.break_growth <= 1:
+        if not 1 < self.break_growth < math.inf:
             raise EverlongError(f"break_growth is {self.break_growth}; it must be above 1")
-        if self.memory_gib <= 0:
+        if not 0 < self.memory_gib < math.inf:
             raise EverlongError(f"--memory {self.memory_gib} must be above 0 (GiB)")
