@@ -154,6 +154,7 @@ class Training(Record):
     context: int
     """Tokens a row, without a prefix that is read without loss."""
     settings: dict[str, Any]
+    """Of training and of its intervention, and data_order, in which the rows came."""
     steps: int
     scored_tokens: int
     read_tokens: int

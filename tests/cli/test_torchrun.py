@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -53,3 +54,12 @@ def test_a_verb_that_works_in_one_process_says_so(monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     assert main(["doctor"]) == 2
     assert "torchrun started 2 processes, and this verb works in one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("several", [["--bases", "2"], ["--seeds", "2"]])
+def test_several_bases_or_seeds_work_in_one_process_and_say_so(several, tmp_path, monkeypatch, capsys):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["repair", *several, "--output", str(tmp_path / "run")]) == 2
+    assert "torchrun started 2 processes, and --bases and --seeds work in one" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -92,7 +92,7 @@ def test_text_is_trained_on_in_the_order_that_the_method_needs(model, text, tmp_
     data = ["--data", str(text), "--method", "tbtt", "--output", str(run)]
     assert main(["train", "--start", str(model), *data, *SHORT]) == 0
     assert record_of(run).context == 16
-    assert record_of(run).settings["intervention"]["data_order"] == "contiguous"
+    assert record_of(run).settings["data_order"] == "contiguous"
 
 
 @pytest.mark.parametrize(

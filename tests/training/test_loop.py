@@ -34,6 +34,7 @@ def test_the_record_counts_tokens_and_names_settings_and_survives_a_round_trip(t
     assert record.scored_tokens == record.read_tokens == record.exposure.scored_tokens == 10 * 3 * 8
     assert record.settings["learning_rate"] == 1e-2
     assert record.settings["intervention"]["reset_probability"] == 0.1
+    assert record.settings["data_order"] == "shuffled"
     assert record.exposure.ages == (0, 8, 16, 32, 64)
     assert record.exposure.tokens[1] > 0
     save_record(record, tmp_path / "record.json")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 from everlong._record import Record
 from everlong.diagnostics._intervals import Intervals, simultaneous_intervals
@@ -132,13 +132,11 @@ def exposure_lines(study: ExposureStudy) -> list[str]:
 def _rank_correlation(exposure: np.ndarray, excess: np.ndarray) -> float:
     """Not-a-number where either does not vary."""
     varies = np.ptp(exposure) > 0 and np.ptp(excess) > 0
-    return float(spearmanr(exposure, excess).statistic) if varies else float("nan")
+    return float(np.corrcoef(rankdata(exposure), rankdata(excess))[0, 1]) if varies else float("nan")
 
 
 def _over_bases(intervals: Intervals) -> MeanOverBases:
-    mean, lower, upper = (
-        tuple(map(float, ends)) for ends in (intervals.mean, intervals.lower, intervals.upper)
-    )
+    mean, lower, upper = (tuple(map(float, ends)) for ends in (intervals.mean, intervals.lower, intervals.upper))
     return MeanOverBases(mean=mean, lower=lower, upper=upper)
 
 

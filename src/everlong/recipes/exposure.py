@@ -4,9 +4,9 @@
 
 Exposure to age t is the number of scored tokens whose state is at least t tokens old, each weighted by its learning
 rate; here over the reference's peak, so that rates compare. Each base is trained on by state passing at one reference
-setting and at settings that differ from it: at a fixed context / reset probability the steps, the batch, the rate or the
-context; then by pairs of settings of one exposure. If exposure were all, a pair would leave the same excess. In the last,
-old states are not carried but read anew before each row, without a gradient, from the row's own document.
+setting and at settings that differ from it: at a fixed context / reset probability the steps, the batch, the rate or
+the context; then by pairs of settings of one exposure. If exposure were all, a pair would leave the same excess. In the
+last, old states are not carried but read anew before each row, without a gradient, from the row's own document.
 """
 
 import sys

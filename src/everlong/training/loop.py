@@ -365,7 +365,7 @@ class _Loop:
         return Training(
             method=self.intervention.name,
             context=self.context,
-            settings=self.settings,
+            settings={**self.settings, "data_order": self.source.data_order},
             steps=self.config.steps,
             skipped_steps=history.skipped_steps,
             processes=self.processes.count,

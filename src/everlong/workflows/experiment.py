@@ -42,7 +42,10 @@ class Experimented:
 def experiment(config: RepairConfig, progress: Progress | None = None) -> Experimented:
     """Repairs several bases under several seeds, all arms at one budget; see ``RepairConfig``'s bases and seeds."""
     if launch.process_count() > 1:
-        raise EverlongError("--bases and --seeds work in one process: start their repairs by torchrun one by one")
+        raise EverlongError(
+            f"torchrun started {launch.process_count()} processes, and --bases and --seeds work in one: start without "
+            "it, or repair the bases one by one by torchrun"
+        )
     with start_run("repair", config) as (run, config):
         return _Experimenting(run, config, progress or Progress()).work()
 
