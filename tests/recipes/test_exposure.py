@@ -78,7 +78,9 @@ def test_settings_are_trained_measured_and_set_against_exposure(tmp_path, model,
     assert len(study.experiment.bases) == 2
     assert [(pair.first, pair.second) for pair in study.held] == list(held)
     assert len(study.correlations) == len(AGES)
-    assert all(-1 <= value <= 1 for value in study.correlations[0].mean)
+    assert study.step_tokens == (64, 64, 32, 32)
+    for found in (study.correlations, study.share_correlations):
+        assert all(-1 <= value <= 1 for value in found[0].mean)
     printed = capsys.readouterr().out
     assert "| half-batch-twice-rate minus burn-in |" in printed
     assert "| reference | 16 steps of 4 rows of 16, rate 0.0003, state passing, reset probability=0.1 |" in printed

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from everlong._record import Record
-from everlong.diagnostics._intervals import Intervals, simultaneous_intervals
+from everlong.diagnostics._intervals import simultaneous_intervals
 from everlong.diagnostics.comparison import BEFORE, CONTROL
 from everlong.diagnostics.over_bases import UNITS
 from everlong.records import Experiment, MeanOverBases
@@ -39,8 +39,13 @@ class ExposureStudy(Record):
     exposure: np.ndarray
     """[settings, ages], scored tokens whose state is so old, each weighted by its learning rate over the peak of the
     reference. Draws have one seed, so that it is the same for every base."""
+    step_tokens: tuple[int, ...]
+    """Scored tokens a step, of each setting."""
     correlations: tuple[MeanOverBases, ...]
     """For each age, one for each range: Spearman's, of exposure and excess, over all settings but the control."""
+    share_correlations: tuple[MeanOverBases, ...]
+    """The same of exposure over step_tokens: steps of that peak, each weighted by the share of its tokens so exposed,
+    however many tokens it had."""
     held: tuple[HeldExposure, ...]
     experiment: Experiment
     """The settings as arms."""
@@ -50,6 +55,7 @@ def exposure_study(
     experiment: Experiment,
     words: Mapping[str, str],
     exposure: Mapping[str, Sequence[float]],
+    step_tokens: Mapping[str, int],
     ages: Sequence[int],
     held: Sequence[tuple[str, str]],
 ) -> ExposureStudy:
@@ -59,21 +65,13 @@ def exposure_study(
         experiment: the settings as arms.
         words: setting -> what it is.
         exposure: setting -> at each age, weighted scored tokens.
+        step_tokens: setting -> scored tokens a step.
         ages: in tokens.
         held: pairs of settings of one exposure.
     """
     labels = tuple(exposure)
     tokens = np.array([exposure[label] for label in labels], dtype=float)
-    excess = {arm.label: arm.excess.mean(axis=1) for arm in experiment.arms}  # [bases, ranges]
-    compared = [place for place, label in enumerate(labels) if label != CONTROL]
-    left = np.stack([excess[labels[place]] for place in compared])  # [settings, bases, ranges]
-    bases, ranges = left.shape[1:]
-    found = np.array(
-        [
-            [[_rank_correlation(of_age, left[:, base, at]) for at in range(ranges)] for base in range(bases)]
-            for of_age in tokens[compared].T
-        ]
-    )  # [ages, bases, ranges]
+    shares = tokens / np.array([[step_tokens[label]] for label in labels])
     differences = {(pair.first, pair.second): pair.difference for pair in experiment.contrasts}
 
     def pair(first: str, second: str) -> HeldExposure:
@@ -86,21 +84,16 @@ def exposure_study(
         words=tuple(words[label] for label in labels),
         ages=tuple(ages),
         exposure=tokens,
-        correlations=tuple(
-            _over_bases(
-                simultaneous_intervals(
-                    of_age, confidence=experiment.confidence, seed=min(experiment.seeds), units=UNITS
-                )
-            )
-            for of_age in found
-        ),
+        step_tokens=tuple(step_tokens[label] for label in labels),
+        correlations=_correlations(experiment, labels, tokens),
+        share_correlations=_correlations(experiment, labels, shares),
         held=tuple(pair(*labels) for labels in held),
         experiment=experiment,
     )
 
 
 def exposure_lines(study: ExposureStudy) -> list[str]:
-    """The three tables, in Markdown."""
+    """Settings, pairs and rank correlations as tables, in Markdown."""
     experiment = study.experiment
     ranges = [positions(*bounds) for bounds in zip(experiment.starts, experiment.stops, strict=True)]
     ages = [f"from {age:,}" for age in study.ages]
@@ -116,7 +109,11 @@ def exposure_lines(study: ExposureStudy) -> list[str]:
         (f"{pair.first} minus {pair.second}", *(f"{value:.2f}" for value in pair.ratio), *_cells(pair.difference))
         for pair in study.held
     ]
-    ranked = [(age, *_cells(values)) for age, values in zip(ages, study.correlations, strict=True)]
+    ranked = [
+        (f"{what} {age}", *_cells(values))
+        for what, found in (("exposure", study.correlations), ("exposure / step tokens", study.share_correlations))
+        for age, values in zip(ages, found, strict=True)
+    ]
     return [
         *_table(
             ("setting", "what it is", *(f"exposure {age}" for age in ages), "perplexity in range", *ranges),
@@ -125,19 +122,32 @@ def exposure_lines(study: ExposureStudy) -> list[str]:
         "",
         *_table(("one exposure", *(f"ratio {age}" for age in ages), *ranges), held),
         "",
-        *_table(("rank correlation of exposure and excess", *ranges), ranked),
+        *_table(("rank correlation of excess with", *ranges), ranked),
     ]
+
+
+def _correlations(experiment: Experiment, labels: Sequence[str], exposure: np.ndarray) -> tuple[MeanOverBases, ...]:
+    """Of exposure [settings, ages] and excess: for each age, over bases, one for each range."""
+    excess = {arm.label: arm.excess.mean(axis=1) for arm in experiment.arms}
+    compared = [place for place, label in enumerate(labels) if label != CONTROL]
+    left = np.stack([excess[labels[place]] for place in compared])  # [settings, bases, ranges]
+    _, bases, ranges = left.shape
+
+    def over_bases(of_age: np.ndarray) -> MeanOverBases:
+        found = [[_rank_correlation(of_age, left[:, base, at]) for at in range(ranges)] for base in range(bases)]
+        intervals = simultaneous_intervals(
+            np.array(found), confidence=experiment.confidence, seed=min(experiment.seeds), units=UNITS
+        )
+        mean, lower, upper = (tuple(map(float, v)) for v in (intervals.mean, intervals.lower, intervals.upper))
+        return MeanOverBases(mean=mean, lower=lower, upper=upper)
+
+    return tuple(over_bases(of_age) for of_age in exposure[compared].T)
 
 
 def _rank_correlation(exposure: np.ndarray, excess: np.ndarray) -> float:
     """Not-a-number where either does not vary."""
     varies = np.ptp(exposure) > 0 and np.ptp(excess) > 0
     return float(np.corrcoef(rankdata(exposure), rankdata(excess))[0, 1]) if varies else float("nan")
-
-
-def _over_bases(intervals: Intervals) -> MeanOverBases:
-    mean, lower, upper = (tuple(map(float, ends)) for ends in (intervals.mean, intervals.lower, intervals.upper))
-    return MeanOverBases(mean=mean, lower=lower, upper=upper)
 
 
 def _cells(values: MeanOverBases) -> tuple[str, ...]:

@@ -129,12 +129,13 @@ def main(recipe: ExposureRecipe) -> ExposureStudy:
         raise EverlongError(f"--steps {recipe.steps} is too few; {FEWEST_STEPS} carry a state to {AGES[0]} contexts")
     if recipe.data.data and not recipe.data.held_out:
         raise EverlongError("--data needs --held-out beside it: what is measured must not be trained on")
-    repairs, exposure = [], {}
+    repairs, exposure, step_tokens = [], {}, {}
     for place, base in enumerate(recipe.bases):
         folder = recipe.output / f"base-{place}"
         trainings = {label: _train(recipe, base, setting, folder / label) for label, setting in SETTINGS.items()}
         repairs.append([_measure(recipe, base, folder, trainings)])
         exposure = {label: _exposure(recipe, label, training) for label, training in trainings.items()}
+        step_tokens = {label: training.scored_tokens // training.steps for label, training in trainings.items()}
     experiment = over_bases(
         repairs,
         bases=recipe.bases,
@@ -143,7 +144,8 @@ def main(recipe: ExposureRecipe) -> ExposureStudy:
         seconds={f"base-{place}": sum(repair.seconds.values()) for place, (repair,) in enumerate(repairs)},
     )
     words = {label: setting.words(recipe) for label, setting in SETTINGS.items()}
-    study = exposure_study(experiment, words, exposure, [age * recipe.context for age in AGES], HELD)
+    ages = [age * recipe.context for age in AGES]
+    study = exposure_study(experiment, words, exposure, step_tokens, ages, HELD)
     save_record(study, recipe.output / "records" / "exposure.json")
     print("\n".join(exposure_lines(study)), flush=True)
     return study
