@@ -34,7 +34,7 @@ from everlong.records import (
     load_record,
     save_record,
 )
-from everlong.sweeps import Sweep, SweepArm, SweepContrast
+from everlong.sweeps import ExposurePair, ExposureStudy, Sweep, SweepArm, SweepContrast
 from tests.reports.synthetic import make_diagnosis, make_repair
 
 NAN = float("nan")
@@ -51,6 +51,9 @@ EXCESS = Excess(
     interval="Student's t",
 )
 EXPOSURE = Exposure(ages=(1, 2, 4), tokens=(64.0, 32.5, 0.0), scored_tokens=64)
+EXPOSURE_PAIR = ExposurePair(
+    first="reference", second="half", ratio=np.array([1.0, NAN]), difference=np.array([[0.1] * 3, [0.0] * 3, [0.2] * 3])
+)
 SWEEP_ARM = SweepArm(
     label="zero",
     words="every row from zero",
@@ -227,6 +230,17 @@ RECORDS = {
         settings={"curriculum": ["5-10:2000"]},
         sentence="It is so.",
         seconds={"zero/rate-0.001/seed-0": 1.5},
+    ),
+    "exposure_pair": EXPOSURE_PAIR,
+    "exposure_study": ExposureStudy(
+        labels=("zero", "reference"),
+        words=("100 steps of 16 rows", "100 steps of 16 rows"),
+        ages=(512, 1024),
+        exposure=np.array([[0.0, 0.0], [2e4, 7e3]]),
+        step_tokens=(1024, 1024),
+        correlations=np.full((2, 3, 3), -0.5),
+        share_correlations=np.full((2, 3, 3), NAN),
+        pairs=(EXPOSURE_PAIR,),
     ),
     "diagnosis": make_diagnosis(),
     "repair": make_repair(),

@@ -1,4 +1,4 @@
-"""Typed records of sweeps over seeds and learning rates; ``everlong.records`` writes and reads them."""
+"""Typed records of sweeps over seeds, rates or exposure; ``everlong.records`` writes and reads them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -91,3 +91,39 @@ class Sweep(Record):
         """Places of the cells that have these parameters."""
         wanted = parameters.items()
         return tuple(place for place, cell in enumerate(self.cells) if all(cell.get(name) == v for name, v in wanted))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposurePair(Record):
+    """Two settings of one exposure: if that were all that counts, they would leave the same excess."""
+
+    first: str
+    second: str
+    ratio: np.ndarray
+    """[ages], the second's exposure over the first's; not-a-number where the first has none."""
+    difference: np.ndarray
+    """[mean and ends, ranges], the first's excess minus the second's over bases, nats."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposureStudy(Record):
+    """Exposure of several settings against the excess that they leave, which the experiment beside it holds."""
+
+    labels: tuple[str, ...]
+    """The settings, the control first: the experiment's arms."""
+    words: tuple[str, ...]
+    """What each is."""
+    ages: tuple[int, ...]
+    """In tokens."""
+    exposure: np.ndarray
+    """[settings, ages], scored tokens whose state is so old, each weighted by its learning rate over the peak of the
+    reference. Draws have one seed, so that it is the same for every base."""
+    step_tokens: tuple[int, ...]
+    """Scored tokens a step, of each setting."""
+    correlations: np.ndarray
+    """[ages, mean and ends, ranges], Spearman's over bases, of exposure and excess, over all settings but the control;
+    not-a-number where no two settings differ in exposure."""
+    share_correlations: np.ndarray
+    """The same of exposure over step_tokens: steps of that peak, each weighted by the share of its tokens so exposed,
+    however many tokens it had."""
+    pairs: tuple[ExposurePair, ...]

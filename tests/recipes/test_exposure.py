@@ -68,23 +68,25 @@ def test_settings_are_trained_measured_and_set_against_exposure(tmp_path, model,
         diagnosis=DiagnosisConfig(max_length=64, documents=8, targets_per_bucket=16),
         machine=MachineConfig(backend="chunked"),
     )
-    study = main(recipe)
+    study, experiment = main(recipe)
     assert study.labels == few
     met = dict(zip(study.labels, study.exposure, strict=True))
     assert np.array_equal(met["zero"], np.zeros(len(AGES)))
     assert met[REFERENCE][0] > 0
     assert met["burn-in"][0] > 0
     assert met["burn-in"][1] == 0
-    assert len(study.experiment.bases) == 2
-    assert [(pair.first, pair.second) for pair in study.held] == list(held)
+    assert len(experiment.bases) == 2
+    assert [(pair.first, pair.second) for pair in study.pairs] == list(held)
     assert len(study.correlations) == len(AGES)
     assert study.step_tokens == (64, 64, 32, 32)
     for found in (study.correlations, study.share_correlations):
-        assert all(-1 <= value <= 1 for value in found[0].mean)
+        assert np.all(np.abs(found[0][0]) <= 1)
     printed = capsys.readouterr().out
     assert "| half-batch-twice-rate minus burn-in |" in printed
     assert "| reference | 16 steps of 4 rows of 16, rate 0.0003, state passing, reset probability=0.1 |" in printed
-    assert np.array_equal(load_record(tmp_path / "runs" / "records" / "exposure.json").exposure, study.exposure)
+    records = tmp_path / "runs" / "records"
+    assert np.array_equal(load_record(records / "exposure.json").exposure, study.exposure)
+    assert [arm.label for arm in load_record(records / "experiment.json").arms] == ["before", *few]
 
 
 def test_bad_settings_are_refused_before_any_work(tmp_path):

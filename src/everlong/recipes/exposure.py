@@ -20,8 +20,9 @@ from everlong.diagnostics.config import DiagnosisConfig
 from everlong.diagnostics.over_bases import over_bases
 from everlong.errors import EverlongError
 from everlong.recipes._command import start
-from everlong.recipes._exposure_study import ExposureStudy, exposure_lines, exposure_study
-from everlong.records import Repair, Training, save_record
+from everlong.recipes._exposure_study import exposure_lines, exposure_study
+from everlong.records import Experiment, Repair, Training, save_record
+from everlong.sweeps import ExposureStudy
 from everlong.training.config import TrainingConfig
 from everlong.workflows._nested import in_folder
 from everlong.workflows._outcome import summarize
@@ -121,8 +122,8 @@ class ExposureRecipe:
     machine: MachineConfig = field(default_factory=MachineConfig)
 
 
-def main(recipe: ExposureRecipe) -> ExposureStudy:
-    """Runs what is not there yet, saves records/exposure.json and prints the tables."""
+def main(recipe: ExposureRecipe) -> tuple[ExposureStudy, Experiment]:
+    """Runs what is not there yet, saves what came of it in records/ and prints the tables."""
     if not recipe.bases:
         raise EverlongError("--bases is empty; give folders of models")
     if recipe.steps < FEWEST_STEPS:
@@ -146,9 +147,10 @@ def main(recipe: ExposureRecipe) -> ExposureStudy:
     words = {label: setting.words(recipe) for label, setting in SETTINGS.items()}
     ages = [age * recipe.context for age in AGES]
     study = exposure_study(experiment, words, exposure, step_tokens, ages, HELD)
-    save_record(study, recipe.output / "records" / "exposure.json")
-    print("\n".join(exposure_lines(study)), flush=True)
-    return study
+    for name, record in (("experiment", experiment), ("exposure", study)):
+        save_record(record, recipe.output / "records" / f"{name}.json")
+    print("\n".join(exposure_lines(study, experiment)), flush=True)
+    return study, experiment
 
 
 def _train(recipe: ExposureRecipe, base: str, setting: Setting, folder: Path) -> Training:
