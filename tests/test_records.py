@@ -8,33 +8,17 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 
-from everlong import measurements
 from everlong.errors import EverlongError
-from everlong.records import (
-    Backend,
-    Check,
-    Contrast,
-    Conversion,
-    Curve,
-    Doctor,
-    Excess,
-    Experiment,
-    ExperimentArm,
-    Exposure,
-    Fact,
-    MeanOverBases,
-    Overview,
-    Record,
-    Score,
-    StateLeaf,
-    TaskCell,
-    TaskEvaluation,
-    Training,
-    Verdict,
-    load_record,
-    save_record,
-)
-from everlong.sweeps import ExposurePair, ExposureStudy, Sweep, SweepArm, SweepContrast
+from everlong.records import measurements
+from everlong.records._record import Record
+from everlong.records.conversion import Conversion
+from everlong.records.diagnosis import Curve, Excess, Overview, Verdict
+from everlong.records.doctor import Backend, Check, Doctor, Fact, StateLeaf
+from everlong.records.experiment import Contrast, Experiment, ExperimentArm, MeanOverBases
+from everlong.records.files import load_record, save_record
+from everlong.records.sweep import ExposurePair, ExposureStudy, Sweep, SweepArm, SweepContrast
+from everlong.records.tasks import Score, TaskCell, TaskEvaluation
+from everlong.records.training import Exposure, Training
 from tests.reports.synthetic import make_diagnosis, make_repair
 
 NAN = float("nan")

@@ -10,7 +10,7 @@ import pytest
 
 from everlong import runs
 from everlong.errors import EverlongError
-from everlong.records import Exposure
+from everlong.records.training import Exposure
 from everlong.runs import Run, environment, write_bytes, write_json
 
 EXPOSURE = Exposure(ages=(1,), tokens=(64.0,), scored_tokens=64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everlong.records import Diagnosis
+from everlong.records.diagnosis import Diagnosis
 
 RESAMPLES = 4000
 

@@ -25,7 +25,8 @@ from filelock import FileLock, Timeout
 
 from everlong import launch
 from everlong.errors import EverlongError, RunStopped
-from everlong.records import Record, load_record, save_record
+from everlong.records._record import Record
+from everlong.records.files import load_record, save_record
 
 PACKAGES = (
     "everlong",

@@ -10,7 +10,7 @@ import everlong
 from everlong.checkpoints._checkpoint import Checkpoint
 from everlong.cli.main import main
 from everlong.loading import save
-from everlong.records import load_record
+from everlong.records.files import load_record
 from everlong.workflows import _subject
 from tests.diagnostics.planted import LastTokensModel, PlantedModel, ScaledLaterModel, counting_documents
 

@@ -9,7 +9,7 @@ import zstandard
 from pyarrow import parquet
 
 from everlong.cli.main import main
-from everlong.records import load_record
+from everlong.records.files import load_record
 from tests.cli.conftest import QUICK
 
 datasets = pytest.importorskip("datasets")

@@ -8,7 +8,7 @@ import pytest
 from everlong.cli.main import main
 from everlong.diagnostics.measures import MEASURES
 from everlong.loading import save
-from everlong.records import load_record
+from everlong.records.files import load_record
 from tests.cli.conftest import QUICK, tiny_model
 
 SMALL = ["--remembrance-starts", "6", "--permutations", "20", "--projections", "4", "--transplant-positions", "1"]

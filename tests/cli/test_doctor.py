@@ -13,7 +13,7 @@ from everlong.loading import save
 from everlong.models.architectures import create
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
 from everlong.ops.backends import GATED_LINEAR_ATTENTION
-from everlong.records import load_record
+from everlong.records.files import load_record
 from everlong.state import RecurrentState
 from tests.cli.conftest import tiny_model
 from tests.models import tiny

@@ -3,7 +3,7 @@
 import pytest
 
 from everlong.cli.main import main
-from everlong.records import load_record
+from everlong.records.files import load_record
 from everlong.tasks import evaluate as evaluation
 from everlong.workflows import evaluate as workflow
 from tests.tasks.conftest import write_babi

@@ -9,7 +9,7 @@ import everlong
 from everlong.cli.main import main
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.loading import save
-from everlong.records import load_record
+from everlong.records.files import load_record
 from everlong.workflows import experiment as module
 from everlong.workflows.config import RepairConfig, RuntimeConfig, TrainConfig
 from tests.cli.conftest import QUICK, tiny_model

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from everlong.cli.main import main
 from everlong.loading import load, open_model
-from everlong.records import load_record
+from everlong.records.files import load_record
 from tests.cli.conftest import QUICK, tiny_model
 
 ARMS = ("zero", "state_passing")

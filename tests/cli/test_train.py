@@ -5,7 +5,7 @@ import pytest
 from everlong.cli.main import main
 from everlong.loading import open_model
 from everlong.models.architectures import ARCHITECTURES
-from everlong.records import load_record
+from everlong.records.files import load_record
 from tests.models.tiny import TINY
 
 

@@ -12,7 +12,7 @@ from everlong.diagnostics.diagnose import diagnose
 from everlong.errors import EverlongError
 from everlong.models.architectures import create
 from everlong.progress import Progress
-from everlong.records import load_record, save_record
+from everlong.records.files import load_record, save_record
 from tests.diagnostics.planted import PlantedModel, ScaledLaterModel, counting_documents
 
 CONTEXT, LENGTH = 16, 1024

@@ -9,8 +9,8 @@ import torch
 from everlong import reading
 from everlong.diagnostics.config import MeasuresConfig
 from everlong.diagnostics.measures import MEASURES
-from everlong.measurements import Basis
-from everlong.records import load_record, save_record
+from everlong.records.files import load_record, save_record
+from everlong.records.measurements import Basis
 from tests.diagnostics.examined import LENGTH, examined
 from tests.models.tiny import names, tiny_model
 

@@ -8,7 +8,8 @@ from scipy import stats
 
 from everlong.diagnostics.over_bases import over_bases
 from everlong.errors import EverlongError
-from everlong.records import Repair, load_record, save_record
+from everlong.records.files import load_record, save_record
+from everlong.records.repair import Repair
 from tests.reports.synthetic import make_repair
 
 LABELS = ("before", "zero", "state_passing")

@@ -6,7 +6,7 @@ from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.interventions.arms import parse_arm
 from everlong.recipes.arms import ARMS, ArmsRecipe, main
-from everlong.records import load_record
+from everlong.records.files import load_record
 from everlong.workflows.config import MachineConfig
 
 

@@ -12,7 +12,7 @@ from everlong.interventions.arms import parse_arm
 from everlong.interventions.exposure import expected_exposure
 from everlong.recipes import exposure
 from everlong.recipes.exposure import AGES, HELD, REFERENCE, SETTINGS, ExposureRecipe, main
-from everlong.records import load_record
+from everlong.records.files import load_record
 from everlong.training.schedule import relative_learning_rates
 from everlong.workflows.config import MachineConfig
 from tests.cli.conftest import model, text  # noqa: F401  (fixtures)

@@ -9,7 +9,7 @@ from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.recipes import babilong, copying, passkey, recall
 from everlong.recipes._learning import BaseConfig, failing_base
-from everlong.records import load_record
+from everlong.records.files import load_record
 from everlong.workflows.config import MachineConfig
 from tests.tasks.conftest import write_babi
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from everlong.measurements import (
+from everlong.records.diagnosis import Overview
+from everlong.records.measurements import (
     Basis,
     DecayHorizons,
     Distances,
@@ -17,7 +18,6 @@ from everlong.measurements import (
     Transplant,
     UsedMemory,
 )
-from everlong.records import Overview
 from tests.reports.synthetic import CONTEXT, DOCUMENTS, LENGTH, STARTS, STOPS, make_diagnosis
 
 HARM = {"before": 1.0, "state_passing": 0.1}

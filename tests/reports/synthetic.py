@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from everlong.records import Curve, Diagnosis, Excess, Exposure, Repair, Row, Training, Verdict
+from everlong.records.diagnosis import Curve, Diagnosis, Excess, Verdict
+from everlong.records.repair import Repair, Row
+from everlong.records.training import Exposure, Training
 from everlong.runs import Run
 
 CONTEXT, LENGTH, TOLERANCE = 64, 16384, 0.02

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from everlong.records import Exposure
+from everlong.records.training import Exposure
 from everlong.reports._chart import for_page
 from everlong.reports._results import load_results
 from everlong.reports._styles import METHODS, styles_of

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from everlong.records import Score, TaskCell, TaskEvaluation
+from everlong.records.tasks import Score, TaskCell, TaskEvaluation
 from everlong.reports._results import load_results
 from everlong.reports.figures import write_figures
 from everlong.reports.passkey_figure import passkey_figure

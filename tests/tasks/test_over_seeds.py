@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from everlong.records import Score, TaskCell, TaskEvaluation
+from everlong.records.tasks import Score, TaskCell, TaskEvaluation
 from everlong.tasks.over_seeds import Learned, Trials, over_seeds
 
 LEARNED = Learned(measure="accuracy", bound=0.5, lengths=(10,))

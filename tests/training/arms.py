@@ -19,7 +19,7 @@ from everlong.interventions.methods import create as create_intervention
 from everlong.models.architectures import create
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
-from everlong.records import Training
+from everlong.records.training import Training
 from everlong.runs import Run
 from everlong.training.config import TrainingConfig
 from everlong.training.loop import train

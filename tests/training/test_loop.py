@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from everlong.data.batch import Batch
 from everlong.errors import EverlongError, RunStopped
 from everlong.interventions.zero import Zero
-from everlong.records import load_record, save_record
+from everlong.records.files import load_record, save_record
 from everlong.runs import Run
 from everlong.training.schedule import learning_rate
 from tests.training.arms import CONFIG, PHASE, Arm, Tokens, assert_same_to_the_bit, tiny_model

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from everlong.diagnostics._intervals import simultaneous_intervals
-from everlong.measurements import Estimate
+from everlong.records.measurements import Estimate
 
 
 def estimate(values: np.ndarray, *, confidence: float, seed: int) -> Estimate:

@@ -10,9 +10,9 @@ import numpy as np
 from everlong.data.corpus import Corpus
 from everlong.diagnostics._panel import Panel, select_panel
 from everlong.errors import EverlongError
-from everlong.measurements import Basis
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress, Task
+from everlong.records.measurements import Basis
 from everlong.state import StateSpec
 
 FEWEST_ROWS = 2  # a law needs two documents at the least

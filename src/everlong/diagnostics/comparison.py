@@ -5,7 +5,8 @@ import numpy as np
 from everlong.diagnostics.buckets import Buckets, table_ranges
 from everlong.diagnostics.paired_excess import merge_buckets, paired_excess
 from everlong.errors import EverlongError
-from everlong.records import Diagnosis, Excess, Meaning, Row
+from everlong.records.diagnosis import Diagnosis, Excess
+from everlong.records.repair import Meaning, Row
 
 BEFORE, CONTROL = "before", "zero"  # labels of the model as it came, and of the zero-start control
 LEAST_HEADROOM = 0.02  # nats: where a longer window gains less, whether reading on pays cannot be tested

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
 from everlong.ops.backends import Recurrence
-from everlong.records import Check
+from everlong.records.doctor import Check
 from everlong.state import RecurrentState
 
 LENGTH = 131  # odd, and over the border of two chunks of 64

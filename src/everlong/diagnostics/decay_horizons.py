@@ -16,9 +16,9 @@ from everlong.diagnostics._estimates import estimate_each
 from everlong.diagnostics._examination import Examination
 from everlong.diagnostics._recurrences import matrices, watching
 from everlong.diagnostics.config import MeasuresConfig
-from everlong.measurements import DecayHorizons
 from everlong.policies._plan import Read
 from everlong.reading import sweep
+from everlong.records.measurements import DecayHorizons
 from everlong.state import RecurrentState
 
 GROWTH_POSITIONS = 16  # an octave

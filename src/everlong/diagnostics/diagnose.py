@@ -18,7 +18,7 @@ from everlong.policies.restart import Restart
 from everlong.policies.window import Window
 from everlong.progress import Progress
 from everlong.reading import losses, tokens_to_read
-from everlong.records import Curve, Diagnosis
+from everlong.records.diagnosis import Curve, Diagnosis
 
 WINDOW_WIDTHS = (0.5, 1, 2, 4, 8)  # in training lengths
 EXACTLY_ZERO = 1e-3  # nats by which rounding may part two reads of the same tokens in batches of different shape

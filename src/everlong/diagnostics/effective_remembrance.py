@@ -17,9 +17,9 @@ from everlong.diagnostics._estimates import estimate
 from everlong.diagnostics._examination import Examination, rows_within
 from everlong.diagnostics.config import MeasuresConfig
 from everlong.errors import EverlongError
-from everlong.measurements import Remembrance, RemembranceAt
 from everlong.policies._plan import Read
 from everlong.reading import sweep
+from everlong.records.measurements import Remembrance, RemembranceAt
 
 Part = TypeVar("Part")
 DISTANCES = ("total_variation", "jensen_shannon_distance", "jensen_shannon_divergence", "one_minus_cosine")

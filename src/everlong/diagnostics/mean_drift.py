@@ -12,11 +12,11 @@ from everlong.diagnostics._panel import Panel, mean_by_bucket, sample_targets
 from everlong.diagnostics.buckets import doubling_buckets
 from everlong.diagnostics.config import MeasuresConfig
 from everlong.errors import EverlongError
-from everlong.measurements import Estimate, MeanDrift
 from everlong.policies.carry import Carry
 from everlong.policies.recentre import Recentre
 from everlong.policies.window import Window
 from everlong.reading import losses, tokens_to_read
+from everlong.records.measurements import Estimate, MeanDrift
 
 
 def mean_drift(examination: Examination, config: MeasuresConfig) -> MeanDrift:

@@ -9,7 +9,8 @@ import numpy as np
 from everlong.diagnostics._intervals import Intervals, simultaneous_intervals
 from everlong.diagnostics.comparison import BEFORE, CONTROL, HARMS
 from everlong.errors import EverlongError
-from everlong.records import Contrast, Experiment, ExperimentArm, MeanOverBases, Repair
+from everlong.records.experiment import Contrast, Experiment, ExperimentArm, MeanOverBases
+from everlong.records.repair import Repair
 
 REPAIRED = 0.9  # share of the excess that is gone
 UNITS = "bases"

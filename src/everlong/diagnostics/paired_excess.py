@@ -9,7 +9,7 @@ import numpy as np
 
 from everlong.diagnostics._intervals import simultaneous_intervals
 from everlong.diagnostics.buckets import Buckets
-from everlong.records import Excess
+from everlong.records.diagnosis import Excess
 
 
 def paired_excess(

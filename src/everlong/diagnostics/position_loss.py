@@ -9,7 +9,7 @@ import numpy as np
 
 from everlong.diagnostics._intervals import simultaneous_intervals
 from everlong.diagnostics.buckets import Buckets
-from everlong.records import Curve
+from everlong.records.diagnosis import Curve
 
 
 def position_curve(policy: str, losses: np.ndarray, buckets: Buckets) -> Curve:

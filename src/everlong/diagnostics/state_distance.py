@@ -21,9 +21,9 @@ from everlong.diagnostics._examination import Examination, log_positions
 from everlong.diagnostics._recurrences import matrices, watching
 from everlong.diagnostics.config import MeasuresConfig
 from everlong.errors import EverlongError
-from everlong.measurements import Distances, StateDistance
 from everlong.policies._plan import Read
 from everlong.reading import Moment, sweep
+from everlong.records.measurements import Distances, StateDistance
 
 STATE, READ_OUT = 0, 1
 

@@ -14,9 +14,9 @@ from everlong.diagnostics._estimates import estimate, estimate_each, jackknife
 from everlong.diagnostics._examination import Examination, log_positions
 from everlong.diagnostics._recurrences import matrices
 from everlong.diagnostics.config import MeasuresConfig
-from everlong.measurements import Estimate, StateStatistics
 from everlong.policies._plan import Read
 from everlong.reading import sweep
+from everlong.records.measurements import Estimate, StateStatistics
 from everlong.state import RecurrentState
 
 BY_HEAD = ("mean", "std", "rms", "largest", "effective_rank")

@@ -16,8 +16,8 @@ from everlong.diagnostics._estimates import estimate, jackknife
 from everlong.diagnostics._examination import Examination, Work
 from everlong.diagnostics.config import MeasuresConfig
 from everlong.errors import EverlongError
-from everlong.measurements import Estimate, Transplant
 from everlong.reading import sweep
+from everlong.records.measurements import Estimate, Transplant
 from everlong.state import RecurrentState, StateSpec
 
 MOST_HEADS = 64  # of a layer; where there are more (Mamba-1's channels) no single one is exchanged

@@ -10,10 +10,10 @@ from everlong.diagnostics._estimates import estimate
 from everlong.diagnostics._examination import Examination
 from everlong.diagnostics._panel import Span
 from everlong.diagnostics.config import MeasuresConfig
-from everlong.measurements import Estimate, UsedMemory
 from everlong.policies.carry import Carry
 from everlong.policies.window import Window
 from everlong.reading import losses, tokens_to_read
+from everlong.records.measurements import Estimate, UsedMemory
 
 SHARE = 8
 WIDEST = 8  # training lengths

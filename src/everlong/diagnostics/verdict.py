@@ -4,7 +4,7 @@ import numpy as np
 
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.diagnostics.position_loss import definition_3_2
-from everlong.records import Curve, Excess, Verdict
+from everlong.records.diagnosis import Curve, Excess, Verdict
 
 FEWEST_DOCUMENTS = 8  # a bucket with fewer is not judged
 LEAST_GAIN = 0.001  # nats: an untrained model "gains" 3e-5, and surely so; that is no use of memory

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from everlong.errors import EverlongError
-from everlong.records import Exposure
+from everlong.records.training import Exposure
 
 
 def age_grid(*, context: int, steps: int) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from scipy.stats import rankdata
 from everlong.diagnostics._intervals import simultaneous_intervals
 from everlong.diagnostics.comparison import BEFORE, CONTROL
 from everlong.diagnostics.over_bases import UNITS
-from everlong.records import Experiment
+from everlong.records.experiment import Experiment
+from everlong.records.sweep import ExposurePair, ExposureStudy
 from everlong.reports._words import estimate, positions
-from everlong.sweeps import ExposurePair, ExposureStudy
 
 
 def exposure_study(

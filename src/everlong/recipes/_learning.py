@@ -12,10 +12,11 @@ from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.models.config import Mamba2Config
-from everlong.records import Diagnosis, load_record
+from everlong.records.diagnosis import Diagnosis
+from everlong.records.files import load_record
+from everlong.records.sweep import Sweep
 from everlong.reports._words import method_name
 from everlong.reports.sweep_table import other_table, sweep_lines, sweep_table
-from everlong.sweeps import Sweep
 from everlong.tasks.over_seeds import Learned
 from everlong.workflows._nested import in_folder
 from everlong.workflows.config import (

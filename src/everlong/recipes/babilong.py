@@ -17,8 +17,8 @@ import numpy as np
 from everlong.data.config import DataConfig
 from everlong.recipes._command import start
 from everlong.recipes._learning import BaseConfig, beyond, difference, learn, repaired_bases, shares
+from everlong.records.sweep import Sweep
 from everlong.reports._words import method_name
-from everlong.sweeps import Sweep
 from everlong.tasks._babi import read_questions
 from everlong.tasks.config import BABILongConfig, TasksConfig
 from everlong.tasks.over_seeds import Learned

@@ -18,7 +18,8 @@ import numpy as np
 from everlong.data.standard_library import standard_library
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.recipes._command import start
-from everlong.records import Repair, Training
+from everlong.records.repair import Repair
+from everlong.records.training import Training
 from everlong.runs import environment, write_json
 from everlong.workflows._nested import in_folder
 from everlong.workflows._subject import bundled_folder

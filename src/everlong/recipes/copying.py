@@ -18,8 +18,8 @@ from everlong.errors import EverlongError
 from everlong.models.config import Mamba2Config
 from everlong.recipes._command import start
 from everlong.recipes._learning import LearningConfig, learn, shares
+from everlong.records.sweep import Sweep
 from everlong.reports._words import plural
-from everlong.sweeps import Sweep
 from everlong.tasks.config import CopyingConfig, TasksConfig
 from everlong.tasks.over_seeds import Learned
 from everlong.training.config import TrainingConfig

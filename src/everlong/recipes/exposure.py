@@ -21,8 +21,11 @@ from everlong.diagnostics.over_bases import over_bases
 from everlong.errors import EverlongError
 from everlong.recipes._command import start
 from everlong.recipes._exposure_study import exposure_lines, exposure_study
-from everlong.records import Experiment, Repair, Training, save_record
-from everlong.sweeps import ExposureStudy
+from everlong.records.experiment import Experiment
+from everlong.records.files import save_record
+from everlong.records.repair import Repair
+from everlong.records.sweep import ExposureStudy
+from everlong.records.training import Training
 from everlong.training.config import TrainingConfig
 from everlong.workflows._nested import in_folder
 from everlong.workflows._outcome import summarize

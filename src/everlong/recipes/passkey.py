@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from everlong.data.config import DataConfig
 from everlong.recipes._command import start
 from everlong.recipes._learning import BaseConfig, beyond, difference, failing_base, learn, shares
+from everlong.records.sweep import Sweep, SweepArm
 from everlong.reports._words import method_name
-from everlong.sweeps import Sweep, SweepArm
 from everlong.tasks.config import PasskeyConfig, TasksConfig
 from everlong.tasks.over_seeds import Learned
 from everlong.training.config import TrainingConfig

@@ -15,8 +15,8 @@ from everlong.data.config import DataConfig
 from everlong.recipes._command import start
 from everlong.recipes._learning import BaseConfig, beyond, learn, repaired_bases, shares
 from everlong.recipes.babilong import WORDS
+from everlong.records.sweep import Sweep
 from everlong.reports._words import method_name
-from everlong.sweeps import Sweep
 from everlong.tasks.config import RecallConfig, TasksConfig
 from everlong.tasks.over_seeds import Learned
 from everlong.training.config import TrainingConfig

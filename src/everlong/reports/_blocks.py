@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everlong.records import Diagnosis, Excess, Repair, Row
+from everlong.records.diagnosis import Diagnosis, Excess
+from everlong.records.repair import Repair, Row
 from everlong.reports._results import mean_losses
 from everlong.reports._words import NOT_JUDGED, Meaning, bucket_meaning, meaning_of, method_name
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from everlong.measurements import Estimate
+from everlong.records.measurements import Estimate
 from everlong.reports._styles import Style
 
 INTERVAL = ("mean", "lower", "upper", "documents")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from everlong.records import Experiment, ExperimentArm, MeanOverBases
+from everlong.records.experiment import Experiment, ExperimentArm, MeanOverBases
 from everlong.reports._words import estimate, method_name, plural
 
 Lines = tuple[tuple[str, tuple[str, ...]], ...]

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from everlong.records import Diagnosis, Training
+from everlong.records.diagnosis import Diagnosis
+from everlong.records.training import Training
 from everlong.reports._results import Results
 from everlong.reports._words import duration, estimate, plural, positions
 

@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from everlong.records import Diagnosis, Experiment, Overview, Repair, TaskEvaluation, Training
+from everlong.records.diagnosis import Diagnosis, Overview
+from everlong.records.experiment import Experiment
+from everlong.records.repair import Repair
+from everlong.records.tasks import TaskEvaluation
+from everlong.records.training import Training
 from everlong.reports._words import method_name
 from everlong.runs import Run
 
@@ -39,7 +43,7 @@ class Results:
     """By task."""
     overview: Overview | None
     measures: dict[str, dict[str, Any]]
-    """Measure -> label -> its record (``everlong.measurements``)."""
+    """Measure -> label -> its record (``everlong.records.measurements``)."""
     losses: dict[str, tuple[tuple[int, float], ...]]
     """Phase of training -> (step, loss)."""
 

@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from everlong.records import Check, Conversion, Doctor
+from everlong.records.conversion import Conversion
+from everlong.records.doctor import Check, Doctor
 
 OK, WRONG = Text("ok", style="green"), Text("WRONG", style="bold red")
 

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from everlong.measurements import DecayHorizons
+from everlong.records.measurements import DecayHorizons
 from everlong.reports._axes import legend_on_top
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._curves import entries, log_scale, name_height

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from everlong.measurements import StateDistance
+from everlong.records.measurements import StateDistance
 from everlong.reports._axes import legend_on_top, name_training_length, token_axis
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._curves import PLAIN, entries, log_scale, symlog_scale

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from everlong.records import Excess
+from everlong.records.diagnosis import Excess
 from everlong.reports._axes import legend_on_top, name_training_length, token_axis
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._results import Results, mean_losses

@@ -4,7 +4,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from everlong.records import Experiment
+from everlong.records.experiment import Experiment
 from everlong.reports._experiment_blocks import arm_blocks, legend
 from everlong.reports._words import plural, positions
 from everlong.reports.tables import aligned

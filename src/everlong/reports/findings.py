@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from everlong.crossing import crossing
-from everlong.measurements import (
+from everlong.records.diagnosis import Diagnosis
+from everlong.records.measurements import (
     DecayHorizons,
     MeanDrift,
     Remembrance,
@@ -15,7 +16,6 @@ from everlong.measurements import (
     Transplant,
     UsedMemory,
 )
-from everlong.records import Diagnosis
 from everlong.reports._words import plural, positions, signed
 
 

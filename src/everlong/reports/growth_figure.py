@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from everlong.crossing import Crossing, crossing
-from everlong.measurements import DecayHorizons
+from everlong.records.measurements import DecayHorizons
 from everlong.reports._axes import legend_on_top, name_training_length, token_axis
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._curves import entries, log_scale, name_height

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from everlong.measurements import StateStatistics
+from everlong.records.measurements import StateStatistics
 from everlong.reports._axes import legend_on_top, token_axis
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._curves import INTERVAL, cells, draw_curve, entries, log_scale

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from everlong.records import Curve, Diagnosis
+from everlong.records.diagnosis import Curve, Diagnosis
 from everlong.reports._axes import legend_on_top, name_training_length, token_axis
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._results import Results, mean_losses

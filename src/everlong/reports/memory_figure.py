@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from everlong.measurements import UsedMemory
+from everlong.records.measurements import UsedMemory
 from everlong.reports._axes import legend_on_top, name_training_length, token_axis
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._curves import INTERVAL, cells, draw_curve, entries, symlog_scale

@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from everlong.records.sweep import Sweep
 from everlong.reports._axes import legend_on_top
 from everlong.reports._chart import WIDTH, Chart, drawing, write_chart
 from everlong.reports._styles import styles_of
 from everlong.reports._words import method_name, plural
-from everlong.sweeps import Sweep
 
 DOWN = {"passkey": "depth", "recall": "facts"}
 """Task -> what is swept down in its heat map; the others are lines over the length."""

@@ -5,8 +5,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from everlong.records.sweep import Sweep
 from everlong.reports._words import method_name, plural
-from everlong.sweeps import Sweep
 
 
 def sweep_table(sweep: Sweep) -> Table:

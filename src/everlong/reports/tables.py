@@ -4,7 +4,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from everlong.records import Diagnosis, Repair
+from everlong.records.diagnosis import Diagnosis
+from everlong.records.repair import Repair
 from everlong.reports._blocks import Block, diagnosis_buckets, legend, repair_blocks
 from everlong.reports._words import estimate, plural, positions, signed
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from everlong.records import Score, TaskCell, TaskEvaluation
+from everlong.records.tasks import Score, TaskCell, TaskEvaluation
 from everlong.reports._axes import legend_on_top
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._results import Results

@@ -3,7 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from everlong.records import Score, TaskEvaluation
+from everlong.records.tasks import Score, TaskEvaluation
 
 
 def task_table(evaluation: TaskEvaluation) -> Table:

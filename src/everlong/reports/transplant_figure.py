@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from everlong.measurements import Transplant
+from everlong.records.measurements import Transplant
 from everlong.reports._axes import legend_on_top
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._curves import INTERVAL, cells, entries

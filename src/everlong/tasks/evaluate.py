@@ -10,7 +10,7 @@ from torch import Tensor
 from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE, Writer, read_prompts
 from everlong.models.language_model import LanguageModel
 from everlong.reading import read_answers
-from everlong.records import Score, TaskCell
+from everlong.records.tasks import Score, TaskCell
 from everlong.state import RecurrentState
 from everlong.tasks._intervals import interval
 from everlong.tasks._task import Example, Parameters, Task

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from everlong.records import TaskEvaluation
-from everlong.sweeps import Sweep, SweepArm, SweepContrast
+from everlong.records.sweep import Sweep, SweepArm, SweepContrast
+from everlong.records.tasks import TaskEvaluation
 from everlong.tasks._intervals import interval, wilson
 
 

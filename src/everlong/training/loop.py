@@ -27,7 +27,7 @@ from everlong.interventions.exposure import token_ages
 from everlong.models.language_model import LanguageModel
 from everlong.ops.allocator import keep_freed_memory
 from everlong.progress import Progress
-from everlong.records import Training
+from everlong.records.training import Training
 from everlong.rows import as_read, cross_entropy
 from everlong.rows import read as read_rows
 from everlong.runs import Run

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from everlong.diagnostics.comparison import BEFORE, CONTROL, HARMS, LEAST_HEADROOM, PAYS, compare, headroom
-from everlong.records import Diagnosis, Repair, Row, Training
+from everlong.records.diagnosis import Diagnosis
+from everlong.records.repair import Repair, Row
+from everlong.records.training import Training
 from everlong.workflows._warnings import data_warnings
 
 NAMES = {CONTROL: "the zero-start control"}

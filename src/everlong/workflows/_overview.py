@@ -9,7 +9,7 @@ from everlong.diagnostics.comparison import BEFORE
 from everlong.diagnostics.verdict import FEWEST_DOCUMENTS
 from everlong.errors import EverlongError
 from everlong.interventions.methods import INTERVENTIONS
-from everlong.records import Diagnosis, Overview
+from everlong.records.diagnosis import Diagnosis, Overview
 from everlong.workflows._warnings import data_warnings
 from everlong.workflows.config import DiagnoseConfig
 

@@ -16,7 +16,7 @@ from everlong.checkpoints.formats import FORMATS, is_writable
 from everlong.diagnostics.contract import random_tokens, relative
 from everlong.errors import EverlongError
 from everlong.loading import open_model
-from everlong.records import Check
+from everlong.records.doctor import Check
 
 ROWS, LENGTH = 2, 65
 LIBRARY_BOUND = 1e-5

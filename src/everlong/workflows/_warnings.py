@@ -1,7 +1,7 @@
 """What a reader of the figures must know of the data that they rest on."""
 
 from everlong.diagnostics.verdict import FEWEST_DOCUMENTS
-from everlong.records import Diagnosis
+from everlong.records.diagnosis import Diagnosis
 
 
 def data_warnings(diagnosis: Diagnosis) -> tuple[str, ...]:

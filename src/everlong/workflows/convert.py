@@ -9,7 +9,8 @@ from everlong.checkpoints.formats import check_writable
 from everlong.errors import EverlongError
 from everlong.loading import STORED, save
 from everlong.progress import Progress
-from everlong.records import Check, Conversion
+from everlong.records.conversion import Conversion
+from everlong.records.doctor import Check
 from everlong.workflows._proof import LENGTH, ROWS, prove
 from everlong.workflows._subject import open_checkpoint
 from everlong.workflows.config import ConvertConfig

@@ -13,7 +13,7 @@ from everlong.diagnostics.diagnose import diagnose as measure
 from everlong.diagnostics.measures import MEASURES
 from everlong.errors import EverlongError
 from everlong.progress import Progress
-from everlong.records import Diagnosis, Overview
+from everlong.records.diagnosis import Diagnosis, Overview
 from everlong.runs import Run
 from everlong.workflows._overview import labels_of, overview
 from everlong.workflows._start import page_of, start_run
@@ -30,7 +30,7 @@ class Diagnosed:
     Attributes:
         record: the outcome, with its warnings.
         diagnoses: of each model, by label.
-        measures: measure -> label -> its record (``everlong.measurements``); those that could not be made are left out.
+        measures: measure -> label -> its record; those that could not be made are left out.
         page: the report; the run folder is the page's.
     """
 

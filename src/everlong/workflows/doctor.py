@@ -16,7 +16,7 @@ from everlong.errors import EverlongError
 from everlong.models.language_model import LanguageModel
 from everlong.ops.backends import why_not
 from everlong.progress import Progress
-from everlong.records import Backend, Check, Doctor, Fact, StateLeaf
+from everlong.records.doctor import Backend, Check, Doctor, Fact, StateLeaf
 from everlong.runs import Run
 from everlong.workflows._start import refusable
 from everlong.workflows._subject import check_context, open_checkpoint

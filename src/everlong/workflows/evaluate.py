@@ -8,7 +8,7 @@ from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.errors import EverlongError
 from everlong.progress import Progress
 from everlong.progress import Task as Bar
-from everlong.records import TaskCell, TaskEvaluation
+from everlong.records.tasks import TaskCell, TaskEvaluation
 from everlong.runs import Run
 from everlong.tasks._cache import default_folder, example_set
 from everlong.tasks._task import Parameters, Task

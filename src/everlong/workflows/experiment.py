@@ -15,7 +15,9 @@ from everlong import launch
 from everlong.diagnostics.over_bases import over_bases
 from everlong.errors import EverlongError, RunInterrupted
 from everlong.progress import Progress
-from everlong.records import Experiment, Repair, load_record
+from everlong.records.experiment import Experiment
+from everlong.records.files import load_record
+from everlong.records.repair import Repair
 from everlong.reports.page import write_report
 from everlong.runs import Run
 from everlong.workflows._nested import in_folder

@@ -16,7 +16,9 @@ from everlong.interventions.methods import create
 from everlong.loading import load, save
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
-from everlong.records import Diagnosis, Repair, Training
+from everlong.records.diagnosis import Diagnosis
+from everlong.records.repair import Repair
+from everlong.records.training import Training
 from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig

@@ -19,9 +19,11 @@ import numpy as np
 
 from everlong.errors import EverlongError
 from everlong.progress import Progress
-from everlong.records import TaskEvaluation, Training, load_record, save_record
+from everlong.records.files import load_record, save_record
+from everlong.records.sweep import Sweep
+from everlong.records.tasks import TaskEvaluation
+from everlong.records.training import Training
 from everlong.reports.sweep_figure import write_sweep_figures
-from everlong.sweeps import Sweep
 from everlong.tasks.over_seeds import Learned, Trials, over_seeds
 from everlong.workflows._nested import in_folder
 from everlong.workflows._subject import open_checkpoint

@@ -19,7 +19,7 @@ from everlong.loading import parse_dtype, save
 from everlong.models.architectures import ARCHITECTURES
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
-from everlong.records import Training
+from everlong.records.training import Training
 from everlong.runs import Run
 from everlong.tasks.registry import TASKS
 from everlong.tasks.source import TaskSource

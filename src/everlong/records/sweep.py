@@ -1,11 +1,11 @@
-"""Typed records of sweeps over seeds, rates or exposure; ``everlong.records`` writes and reads them."""
+"""Typed records of sweeps over seeds, rates or exposure."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from everlong._record import Record
+from everlong.records._record import Record
 
 
 @dataclass(frozen=True, kw_only=True)

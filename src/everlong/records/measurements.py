@@ -1,4 +1,4 @@
-"""Typed records of the measures (``everlong.diagnostics.measures``); ``everlong.records`` writes and reads them.
+"""Typed records of the measures (``everlong.diagnostics.measures``).
 
 Positions count tokens: after n tokens the state is D_{n-1}, the state after x_{n-1}, and the next target is x_n. A head
 is what the first axis of a recurrent leaf counts: of Mamba-1, whose channels are recurrences of their own, a channel.
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everlong._record import Record
+from everlong.records._record import Record
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Typed records of everything that was measured. Free of torch."""
