@@ -1,14 +1,11 @@
 """llama.cpp in a process of its own, which reads on from where it stopped each time it is told to.
 
 The child (`python -m benchmarks.peers.llama_cpp MODEL TOKENS THREADS`) answers lines on its standard input: "N" reads
-the next N tokens, all logits computed, and prints the seconds; "N PATH" also saves the logits. Its own process because
-it brings an OpenMP of its own, whose threads would stand in the way of torch's; while it waits for a line it does
-nothing.
+the next N tokens, all logits computed, and prints the seconds; "N PATH" also saves the logits. It brings an OpenMP of
+its own, whose threads would stand in the way of torch's.
 """
 
 import ctypes
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contracts import ROOT
 from benchmarks.measure import NotAvailable
+from benchmarks.peers.beside import Beside
 
 BATCH, AT_ONCE = 2048, 512  # tokens a call, and those computed together: llama.cpp's own defaults
 
 
-class LlamaCpp:
+class LlamaCpp(Beside):
     """A model read by llama.cpp, one row of tokens.
 
     Args:
@@ -44,48 +41,17 @@ class LlamaCpp:
         self._folder = tempfile.TemporaryDirectory(prefix="everlong-benchmark-")
         path = Path(self._folder.name) / "tokens.npy"
         np.save(path, tokens.astype(np.int32))
-        environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-        if wait:
-            environment["OMP_WAIT_POLICY"] = wait
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(model), str(path), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=environment,
-        )
+        super().__init__("llama.cpp", __name__, (str(model), str(path), str(threads)), wait)
 
     def read(self, count: int) -> float:
         """Reads the next tokens; returns the seconds."""
-        return self._ask(str(count))
+        return self.ask(str(count))
 
     def logits(self, count: int) -> tuple[np.ndarray, float]:
         """Reads the next tokens; returns their logits [count, S], and the seconds."""
         path = Path(self._folder.name) / "logits.npy"
-        seconds = self._ask(f"{count} {path}")
+        seconds = self.ask(f"{count} {path}")
         return np.load(path), seconds
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.communicate(timeout=60)
-
-    def _ask(self, line: str) -> float:
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended: what it said is read below
-        answer = process.stdout.readline()
-        if not answer:
-            said = process.stderr.read().strip().splitlines() or ["nothing"]
-            raise NotAvailable(f"llama.cpp stopped: {said[-1]}")
-        return float(answer)
 
 
 def main(model: str, tokens: str, threads: int) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from benchmarks import shapes
 from benchmarks.measure import Measurement, NotAvailable, Work, compare
 from benchmarks.peers import gguf_files
+from benchmarks.peers.beside import fastest
 from benchmarks.peers.llama_cpp import LlamaCpp
 from benchmarks.settings import Settings
 from everlong.models.language_model import LanguageModel
@@ -28,7 +29,7 @@ def against_llama_cpp(settings: Settings, architecture: str) -> Measurement:
     row = shapes.tokens(1, CHECKED + size * slices)
     with tempfile.TemporaryDirectory(prefix="everlong-benchmark-") as folder:
         gguf_files.write(model, Path(folder) / "model.gguf")
-        peer, state = _fastest(model, Path(folder) / "model.gguf", row)
+        peer, state = _proven(model, Path(folder) / "model.gguf", row)
         try:
             works: dict[str, Work] = {
                 "ours": _reader(model, row[:, CHECKED:], state, size),
@@ -55,23 +56,20 @@ def _reader(model: LanguageModel, row: Tensor, state: RecurrentState, size: int)
     return work
 
 
-def _fastest(model: LanguageModel, path: Path, row: Tensor) -> tuple[LlamaCpp, RecurrentState]:
-    """llama.cpp with its threads waiting as is best for it here, after it has shown our logits for the first tokens.
-
-    Spinning suits its many short steps on a quiet machine, and costs it most of its speed on one that others use.
+def _proven(model: LanguageModel, path: Path, row: Tensor) -> tuple[LlamaCpp, RecurrentState]:
+    """llama.cpp, after it has shown our logits for the first tokens.
 
     Returns:
         The peer, and our own state after the same tokens.
     """
     output = model(row[:, :CHECKED])
-    tried: list[tuple[float, LlamaCpp]] = []
-    for wait in ("PASSIVE", None):
-        peer = LlamaCpp(path, row[0].numpy(), torch.get_num_threads(), wait)
+
+    def first(peer: LlamaCpp) -> float:
         found, seconds = peer.logits(CHECKED)
-        tried.append((seconds, peer))
         error = (output.logits[0] - torch.from_numpy(found)).abs().max() / output.logits.abs().max()
         if not error <= CLOSE:
             raise NotAvailable(f"llama.cpp's logits are not ours: they differ by {error:.1e} of the largest")
-    (_, fast), (_, slow) = sorted(tried, key=lambda pair: pair[0])
-    slow.close()
-    return fast, output.state
+        return seconds
+
+    threads = torch.get_num_threads()
+    return fastest(lambda wait: LlamaCpp(path, row[0].numpy(), threads, wait), first), output.state

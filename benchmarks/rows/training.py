@@ -23,11 +23,15 @@ LOW_RANK = ("time_maa_w1", "time_maa_w2", "time_decay_w1", "time_decay_w2")  # R
 
 def against_transformers(settings: Settings, architecture: str, **theirs: object) -> Measurement:
     """How many times faster our step is than transformers'."""
-    works: dict[str, Work] = {
-        "ours": shapes.TrainingStep(shapes.TINY[architecture]),
-        "transformers": hf.training_step(architecture, **theirs),
-    }
-    return compare(works, settings.repeats, over="transformers", under="ours", note=_note(shapes.ROWS))
+    peer = hf.trainer(architecture, **theirs)
+    try:
+        works: dict[str, Work] = {
+            "ours": shapes.TrainingStep(shapes.TINY[architecture]),
+            "transformers": lambda: peer.ask("step"),
+        }
+        return compare(works, settings.repeats, over="transformers", under="ours", note=_note(shapes.ROWS))
+    finally:
+        peer.close()
 
 
 def against_products(settings: Settings, config: LanguageModelConfig, rows: int = shapes.ROWS) -> Measurement:
