@@ -96,6 +96,25 @@ def test_copying_over_seeds_is_gone_on_with_where_the_time_was_up(tmp_path, caps
     assert probabilities == {None, 0.1}
 
 
+@pytest.mark.parametrize("passing", [False, True])
+def test_copying_arms_have_the_curriculum_in_common_unless_it_passes_states_too(passing, tmp_path):
+    sizes = {"shortest": 3, "longest": 5, "curriculum": ("2-3:2", "3-4:1"), "steps": 1, "rows": 2, "examples": 2}
+    recipe = copying.CopyingRecipe(
+        output=tmp_path, seeds=1, learning_rates=(1e-2,), passing_curriculum=passing, d_model=16, d_state=8, headdim=8,
+        machine=MACHINE, **sizes,
+    )  # fmt: skip
+    copying.main(recipe)
+    before = files(tmp_path)
+    copying.main(recipe)
+    assert files(tmp_path) == before
+    of_arm = {
+        label: {path.parts[-3] for path in (tmp_path / "trials" / label).rglob("training-*.json")}
+        for label in ("zero", "state_passing")
+    }
+    everything = {"stage-0", "stage-1", "stage-2"}
+    assert of_arm == {"zero": everything, "state_passing": everything if passing else {"stage-2"}}
+
+
 def test_a_stage_that_is_none_is_refused(tmp_path):
     with pytest.raises(EverlongError, match="--curriculum 5:10 is no stage"):
         copying.main(copying.CopyingRecipe(output=tmp_path, curriculum=("5:10",)))

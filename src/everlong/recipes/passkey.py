@@ -28,8 +28,18 @@ UNTUNED, RIGHT = "untuned", 0.9
 class PasskeyRecipe(BaseConfig):
     """Fine-tunes a base on passkeys in several ways."""
 
-    steps: int = 1000
-    """Of the fine-tuning (the paper's number)."""
+    seeds: int = 3
+    """How many, from --seed on."""
+    learning_rates: tuple[float, ...] = (2e-3, 1e-3)
+    """Peaks, each tried under every seed."""
+    examples: int = 20
+    """In each cell, the same for every arm and seed."""
+    context: int = 64
+    """Training length of the base and of the fine-tuning, in tokens; the compact wording takes 49 bytes."""
+    rows: int = 32
+    """Of one training context, in every step."""
+    steps: int = 300
+    """Of the fine-tuning; the paper has 1,000 of a larger model."""
     digits: int = 5
     """Of the key."""
     reset_probability: float = 0.1

@@ -5,6 +5,8 @@ OUTPUT/trials/ARM/rate-R/seed-S/   of an arm that trains nothing: OUTPUT/trials/
     evaluation-I/                  a run of `everlong evaluate`
 OUTPUT/records/sweep.json          the table over seeds
 
+A stage that arms have in common, from the same start, is trained once and lies in the folder of the first of them.
+
 Learning such tasks is a lottery over seeds and learning rates. So a sweep gives the share of seeds that learn, judges
 each arm at its own best rate, chosen within the training length, and pairs the arms on seeds and examples.
 """
@@ -115,6 +117,7 @@ class _Sweeping:
     def __post_init__(self) -> None:
         self.began = time.monotonic()
         self.trained: dict[str, list[Training]] = {}
+        self.stages: dict[str, tuple[Training, str]] = {}  # what has been trained or read, by its settings
         self.evaluated: dict[str, TaskEvaluation] = {}
         self.model = ""  # that was evaluated last
 
@@ -165,11 +168,14 @@ class _Sweeping:
             model=stage.model if start is None else TrainConfig().model,
             runtime=replace(stage.runtime, seed=seed),
         )
-        path = folder / "records" / f"training-{SCRATCH if start is None else FINETUNED}.json"
-        if not path.is_file():
-            train(in_folder(config, folder), self.progress)
-        record = load_record(path)
-        return record, str(folder / record.model_folder)
+        settings = repr(config)
+        if settings not in self.stages:
+            path = folder / "records" / f"training-{SCRATCH if start is None else FINETUNED}.json"
+            if not path.is_file():
+                train(in_folder(config, folder), self.progress)
+            record = load_record(path)
+            self.stages[settings] = record, str(folder / record.model_folder)
+        return self.stages[settings]
 
     def name(self, label: str, rate: float, seed: int) -> str:
         """Of a trial's folder; where nothing is trained there is one for all."""
