@@ -96,11 +96,11 @@ def test_copying_over_seeds_is_gone_on_with_where_the_time_was_up(tmp_path, caps
     assert probabilities == {None, 0.1}
 
 
-@pytest.mark.parametrize("passing", [False, True])
-def test_copying_arms_have_the_curriculum_in_common_unless_it_passes_states_too(passing, tmp_path):
-    sizes = {"shortest": 3, "longest": 5, "curriculum": ("2-3:2", "3-4:1"), "steps": 1, "rows": 2, "examples": 2}
+@pytest.mark.parametrize("passing_from", [0, 1])
+def test_copying_arms_have_the_stages_in_common_before_states_are_passed(passing_from, tmp_path):
+    sizes = {"shortest": 3, "longest": 5, "curriculum": ("2-3:2",), "steps": 1, "rows": 2, "examples": 2}
     recipe = copying.CopyingRecipe(
-        output=tmp_path, seeds=1, learning_rates=(1e-2,), passing_curriculum=passing, d_model=16, d_state=8, headdim=8,
+        output=tmp_path, seeds=1, learning_rates=(1e-2,), passing_from=passing_from, d_model=16, d_state=8, headdim=8,
         machine=MACHINE, **sizes,
     )  # fmt: skip
     copying.main(recipe)
@@ -111,8 +111,8 @@ def test_copying_arms_have_the_curriculum_in_common_unless_it_passes_states_too(
         label: {path.parts[-3] for path in (tmp_path / "trials" / label).rglob("training-*.json")}
         for label in ("zero", "state_passing")
     }
-    everything = {"stage-0", "stage-1", "stage-2"}
-    assert of_arm == {"zero": everything, "state_passing": everything if passing else {"stage-2"}}
+    everything = {"stage-0", "stage-1"}
+    assert of_arm == {"zero": everything, "state_passing": everything if passing_from == 0 else {"stage-1"}}
 
 
 def test_a_stage_that_is_none_is_refused(tmp_path):
