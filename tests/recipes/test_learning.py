@@ -8,7 +8,7 @@ import pytest
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
 from everlong.recipes import babilong, copying, passkey, recall
-from everlong.recipes._learning import BaseConfig, failing_base
+from everlong.recipes._learning import BaseConfig, failing_base, trained_base
 from everlong.records.files import load_record
 from everlong.workflows.config import MachineConfig
 from tests.tasks.conftest import write_babi
@@ -174,3 +174,10 @@ def test_a_base_that_is_not_shown_to_fail_stops_the_recipe(tiny, tmp_path):
     recipe = BaseConfig(output=tmp_path, **{**tiny, "must_fail": True})
     with pytest.raises(EverlongError, match="is not shown to fail"):
         failing_base(recipe)
+
+
+def test_a_base_of_another_context_is_refused(tiny, tmp_path):
+    recipe = BaseConfig(output=tmp_path, **tiny)
+    trained_base(recipe)
+    with pytest.raises(EverlongError, match="trained at a context of 64, this recipe's is 128: give --context 64"):
+        trained_base(replace(recipe, context=128))

@@ -107,7 +107,8 @@ class BaseConfig(LearningConfig):
 def trained_base(recipe: BaseConfig) -> str:
     """The base, trained where it is not there yet."""
     folder = recipe.base_folder / "train"
-    if not (folder / "records" / f"training-{SCRATCH}.json").is_file():
+    record = folder / "records" / f"training-{SCRATCH}.json"
+    if not record.is_file():
         default = TrainConfig()
         assert isinstance(default.model, Mamba2Config)
         model = replace(default.model, vocab_size=recipe.vocab_size, d_model=recipe.d_model, n_layer=recipe.n_layer)
@@ -116,7 +117,13 @@ def trained_base(recipe: BaseConfig) -> str:
             model=model, context=recipe.context, training=training, data=recipe.data(), runtime=recipe.runtime()
         )
         train(in_folder(config, folder))
-    return str(folder / "models" / SCRATCH)
+    made = load_record(record)
+    if made.context != recipe.context:
+        raise EverlongError(
+            f"the base in {recipe.base_folder} was trained at a context of {made.context:,}, this recipe's is "
+            f"{recipe.context:,}: give --context {made.context} or another --bases"
+        )
+    return str(folder / made.model_folder)
 
 
 def failing_base(recipe: BaseConfig) -> tuple[str, str]:
