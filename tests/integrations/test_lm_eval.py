@@ -1,5 +1,8 @@
 """The harness's requests, answered with the state carried: nothing is cut, and what is summed is one full forward."""
 
+# pyright: reportMissingImports=false
+# (lm-eval is an extra, which the set-up for development leaves out)
+
 import json
 
 import numpy as np

@@ -7,6 +7,9 @@ see what happens beyond it. Here nothing is cut: an input beyond ``max_length``,
 the extra ``everlong[lm-eval]``.
 """
 
+# pyright: reportMissingImports=false
+# (lm-eval is an extra, which the set-up for development leaves out)
+
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
