@@ -57,6 +57,11 @@ def test_tbtt_needs_streams(tmp_path):
     assert "the method tbtt needs the data order 'contiguous', the rows come in 'shuffled' order" in message
 
 
+def test_rows_that_would_be_read_ahead(tmp_path):
+    message = train(tmp_path, settings={"prefill_steps": 4})
+    assert message == "StatefulTrainer does not take prefill_steps=4: everlong's own loop has it"
+
+
 def test_state_passing_needs_rows_that_are_unrelated(tmp_path):
     message = train(tmp_path, data=Streams())
     assert "the method state_passing needs the data order 'shuffled', the rows come in 'contiguous' order" in message

@@ -131,7 +131,7 @@ def test_settings_out_of_range_name_the_value_and_what_is_allowed():
         StatePassingConfig(reset_probability=1.5)
     with pytest.raises(EverlongError, match="passed_roles is empty; give one or more of recurrent, convolution, shift"):
         StatePassingConfig(passed_roles=())
-    with pytest.raises(EverlongError, match="state_passing has no setting p; known: reset_probability, passed_roles"):
+    with pytest.raises(EverlongError, match="state_passing has no setting p; known: reset_probability, prefill_steps"):
         create("state_passing", seed=0, p=0.1)
     with pytest.raises(EverlongError, match="unknown method 'sp'; known: burn_in, correlated_noise, fitted_noise, "):
         create("sp", seed=0)

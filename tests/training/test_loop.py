@@ -167,6 +167,25 @@ def test_a_prefix_without_gradient_is_read_by_hand_first(tmp_path):
     assert cut.lines()[0]["state_age_mean"] == age
 
 
+@pytest.mark.parametrize("method", ["state_passing", "tbtt"])
+def test_rows_that_are_read_ahead_give_the_first_step_old_states_and_train_nothing(tmp_path, method):
+    """By hand: the states after two batches, read by the model as it was; the first step is on the third batch."""
+    arm = Arm(tmp_path / "run", method, reset_probability=0.0, prefill_steps=2)
+    reference, state, source = tiny_model(), None, Tokens()
+    for step in range(2):
+        state = reference(source.batch(step).tokens, state).state.detach()
+    batch = source.batch(2)
+    loss = F.cross_entropy(reference(batch.tokens, state).logits.flatten(0, 1), batch.targets.flatten())
+    record = arm.train(config=replace(CONFIG, steps=2))
+    first, second = arm.lines()
+    assert first["loss"] == pytest.approx(loss.item(), rel=1e-6)
+    assert (first["step"], first["state_age_mean"], second["state_age_mean"]) == (0, 16.0, 24.0)
+    assert (record.scored_tokens, record.read_tokens) == (2 * 24, 4 * 24)
+    assert record.exposure.ages == (0, 8, 16)
+    assert record.exposure.tokens[2] == record.exposure.tokens[0]  # all of it meets states of 16 tokens and more
+    assert record.intervention["oldest_state"] == 32
+
+
 @pytest.mark.parametrize(
     ("method", "settings"), [("longer_context", {"factor": 2}), ("tbtt", {"gradient_horizon_chunks": 2})]
 )

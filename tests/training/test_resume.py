@@ -33,6 +33,20 @@ def test_ten_steps_equal_five_a_crash_and_five_more(tmp_path, method, crash):
     assert without_clock(resumed) == without_clock(record)
 
 
+@pytest.mark.parametrize("crash", [1, 4, 7, 11])
+@pytest.mark.parametrize("method", ["state_passing", "tbtt"])
+def test_rows_that_were_read_ahead_are_not_read_again_at_a_resume(tmp_path, method, crash):
+    """Batches 0 to 2 are read ahead; before the first checkpoint, after step 5, all is done anew."""
+    whole = Arm(tmp_path / "whole", method, prefill_steps=3)
+    record = whole.train()
+    Arm(tmp_path / "parts", method, prefill_steps=3).crash_before(crash)
+    again, read = Arm(tmp_path / "parts", method, model_seed=99 if crash == 11 else 0, prefill_steps=3), []
+    resumed = again.train(again.tokens(read.append))
+    assert_same_to_the_bit(again, whole)
+    assert without_clock(resumed) == without_clock(record)
+    assert read == list(range(8 if crash == 11 else 0, 13))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_ten_steps_equal_a_kill_and_the_rest(tmp_path, method):
     """The child is killed in the middle of step 7, so two steps that were logged are done again."""

@@ -44,6 +44,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "permuted": {},
     "correlated_noise": {},
     "burn_in": {},
+    "prefilled": {},
 }
 ROUGH: dict[str, dict[str, Any]] = {"mixed": {}, "mixed_fsdp": {}}  # products in bfloat16, whose sums differ by more
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -51,11 +52,13 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "permuted": ("state_passing", {"permuted": "heads"}),
     "correlated_noise": ("correlated_noise", {"rank": 2}),
     "burn_in": ("burn_in", {"longest_prefix": 6, "reset_probability": 0.3}),
+    "prefilled": ("state_passing", {"prefill_steps": 3}),
 }
 MIXED = {"mixed_precision": True, "activation_checkpointing": True, "gradient_accumulation": 2}
 SETTINGS = {
     "accumulated": {"gradient_accumulation": 2},
     "fsdp": {"parallel": "fsdp"},
+    "prefilled": {"parallel": "fsdp", "gradient_accumulation": 2},
     "mixed": MIXED,
     "mixed_fsdp": {**MIXED, "parallel": "fsdp"},
 }

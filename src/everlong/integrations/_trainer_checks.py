@@ -55,6 +55,10 @@ def check_data(data: Any, args: TrainingArguments, intervention: Intervention, s
     Raises:
         EverlongError: another order, a shuffled stream, another number of rows a step, or a last batch of fewer rows.
     """
+    if intervention.prefill_steps:
+        raise EverlongError(
+            f"StatefulTrainer does not take prefill_steps={intervention.prefill_steps}: everlong's own loop has it"
+        )
     order = getattr(data, "data_order", stated)
     if intervention.data_order not in ("any", order):
         raise EverlongError(

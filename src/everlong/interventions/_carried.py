@@ -10,7 +10,7 @@ from torch import Tensor
 from everlong.interventions._mixture import Mixed
 from everlong.interventions._protocol import Value
 from everlong.interventions._slots import Slots
-from everlong.interventions.config import MixedConfig
+from everlong.interventions.config import CarriedConfig
 from everlong.state import RecurrentState, StateSpec
 
 
@@ -23,8 +23,9 @@ class Carried(Mixed):
         seed: of its draws, 0 or more.
     """
 
-    def __init__(self, config: MixedConfig, *, roles: Iterable[str], seed: int):
+    def __init__(self, config: CarriedConfig, *, roles: Iterable[str], seed: int):
         super().__init__(config, seed=seed)
+        self.prefill_steps = config.prefill_steps
         roles = tuple(roles)
         self._passes_recurrent = "recurrent" in roles
         self._slots = Slots(roles)

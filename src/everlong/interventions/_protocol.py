@@ -34,6 +34,8 @@ class Intervention(ABC):
         row_contexts: training contexts in a row; the rows of a step are so many times fewer.
         unscored_prefix: tokens at the start of a row that are read without loss.
         prefix_gradient: whether a gradient goes back into that prefix.
+        prefill_steps: steps whose rows are read before the first, as it has them read but without loss; training then
+            goes on with the batches, and the steps of its draws, after these.
         sum_over_processes: gives the sum of a tensor over all processes, for statistics that are fitted to a batch.
             Whoever trains on several processes sets it to an all-reduce; alone, a process has the sum itself. It is
             called in ``initial_state``, when a step is started first, and in ``summary``, equally often on every
@@ -45,6 +47,7 @@ class Intervention(ABC):
     row_contexts: int = 1
     unscored_prefix: int = 0
     prefix_gradient: bool = True
+    prefill_steps: int = 0
 
     def __init__(self, config: InterventionConfig, *, seed: int):
         self.config, self.seed = config, seed

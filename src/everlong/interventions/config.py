@@ -114,7 +114,20 @@ class CorrelatedNoiseConfig(FittedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TBTTConfig(MixedConfig):
+class CarriedConfig(MixedConfig):
+    """What the methods have whose rows start from final states that were carried over."""
+
+    prefill_steps: int = 0
+    """Steps whose rows are read before the first, without a gradient, as training would read them: so training meets
+    states as old as these from its first step on. They are the first of the data, and read beside the budget."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_least("prefill_steps", self.prefill_steps, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TBTTConfig(CarriedConfig):
     """Truncated backpropagation through time: rows start where the chunk before them in their document ended."""
 
     gradient_horizon_chunks: int = 1
@@ -127,7 +140,7 @@ class TBTTConfig(MixedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatePassingConfig(MixedConfig):
+class StatePassingConfig(CarriedConfig):
     """State passing (arXiv 2507.02782): rows start from the final states of the previous, unrelated batch."""
 
     reset_probability: float = 0.1

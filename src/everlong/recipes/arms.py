@@ -1,4 +1,4 @@
-"""All arms over several bases: the paper's order, the noises taken apart, the ladder from state passing down, rivals.
+"""All arms over several bases: the paper's order, the noises taken apart, the ladder, rivals.
 
     python -m everlong.recipes.arms --output runs/arms --arms paper
     python -m everlong.recipes.arms --output runs/arms-wide --arms paper --d-model 256 --n-layer 8
@@ -49,6 +49,11 @@ ARMS = {
         "tbtt",
         "tbtt,gradient_horizon_chunks=4",
     ),
+    "prefill": tuple(
+        f"{method},reset_probability=0.01{ahead}"
+        for method in ("state_passing", "tbtt")
+        for ahead in ("", ",prefill_steps=64")
+    ),
 }
 
 
@@ -59,7 +64,7 @@ class ArmsRecipe:
     output: Path
     """Folder for the runs; runs that are there already are gone on with, bases too."""
     arms: str = "paper"
-    """Which list of arms: ladder, noise, paper, rivals, scale."""
+    """Which list of arms: ladder, noise, paper, prefill, rivals, scale."""
     bases: int = 5
     """Bases to train, with seeds from --seed on"""
     seeds: int = 2

@@ -15,10 +15,11 @@ class History:
     Args:
         context: tokens a row.
         steps: of the whole phase.
+        prefill_steps: before it.
     """
 
-    def __init__(self, *, context: int, steps: int):
-        self.exposure = ExposureCounter(context=context, steps=steps)
+    def __init__(self, *, context: int, steps: int, prefill_steps: int = 0):
+        self.exposure = ExposureCounter(context=context, steps=prefill_steps + steps)
         self.read_tokens = self.skipped_steps = 0
         self._losses: list[float] = []
         self._seconds, self._began = 0.0, time.monotonic()
@@ -33,6 +34,10 @@ class History:
         """Counts a step that was read and then left out, for something in it was not finite."""
         self.read_tokens += tokens
         self.skipped_steps += 1
+
+    def prefill(self, tokens: int) -> None:
+        """Counts rows that were read before the first step, to carry their states."""
+        self.read_tokens += tokens
 
     @property
     def seconds(self) -> float:

@@ -5,6 +5,7 @@
 A run is a function of its settings: nothing here draws from a global generator, and 10 steps equal 5, a kill, and 5
 more, in weights, carried states and losses, to the bit. Of N processes the one of rank r reads rows r * B / N to
 (r + 1) * B / N - 1 of every batch and no others, in parts if it is told to; their carried states stay with it.
+Where an intervention has n steps read before the first, step s is the data's and the draws' step n + s.
 """
 
 import json
@@ -12,26 +13,23 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from everlong import launch
-from everlong.data.batch import Batch, Source
+from everlong.data.batch import Source
 from everlong.errors import EverlongError, RunInterrupted, RunStopped
 from everlong.interventions._protocol import Intervention
-from everlong.interventions.exposure import token_ages
 from everlong.models.language_model import LanguageModel
 from everlong.ops.allocator import keep_freed_memory
 from everlong.progress import Progress
 from everlong.records.training import Training
-from everlong.rows import as_read, cross_entropy
-from everlong.rows import read as read_rows
 from everlong.runs import Run
 from everlong.training._nonfinite import place_of_nonfinite
+from everlong.training._rows import Rows, StepRead
 from everlong.training._trackers import Trackers, check_trackers
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
 from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings
@@ -88,22 +86,6 @@ def train(
         return loop.work(label)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What a process found in its rows of a step.
-
-    Attributes:
-        loss: its share of the batch's loss, without a graph.
-        squares: [leaves], the sum of squares of each leaf of its final states.
-        counts: tokens read; the sum of the ages that rows are scored from; then scored tokens by age, as exposure
-            counts them.
-    """
-
-    loss: Float[Tensor, ""]
-    squares: Float[Tensor, " L"]
-    counts: Int[Tensor, " C"]
-
-
 class _Loop:
     def __init__(
         self,
@@ -125,17 +107,20 @@ class _Loop:
             )
         self.processes = Processes()
         self.context = source.length - intervention.unscored_prefix
-        self.parts = self.processes.parts_of(source.batch_size, config.gradient_accumulation)
+        parts = self.processes.parts_of(source.batch_size, config.gradient_accumulation)
         folder = run.path / "trackers"
         accelerator = make_accelerator(self.device, log_with=list(config.trackers) or None, project_dir=folder)
         assert accelerator.num_processes == self.processes.count, "Accelerate sees another number of processes"
         intervention.sum_over_processes = self.processes.sum
-        self.history = History(context=self.context, steps=config.steps)
+        self.history = History(context=self.context, steps=config.steps, prefill_steps=intervention.prefill_steps)
         self.checkpoints = Checkpoints(run.path, phase, progress.say, self.processes)
         settings = {**asdict(config), "phase": phase, "context": self.context, "intervention": intervention.settings()}
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))  # as they are read back
         self.trackers = Trackers(accelerator, config.trackers, phase, folder, self.settings)
         self.trained = TrainedModel(model, config, self.processes, accelerator)
+        self.rows = Rows(
+            self.trained, source, intervention, self.processes, parts=parts, exposure=self.history.exposure
+        )
         self.optimizer = adamw(self.trained.module, config)
         self.interrupts = Interrupts(alone=self.processes.count == 1)
         self.any_asked = False
@@ -161,7 +146,9 @@ class _Loop:
         keep_freed_memory()
         self.model.train()
         self.trained.module.train()
-        self.trained.warm_up(self.source.batch(0, self.parts[0]).tokens)
+        self.trained.warm_up(self.source.batch(0, self.rows.parts[0]).tokens)
+        if not start:
+            self.prefill()
         self.step_ended = time.monotonic()
         with self.progress.task(label, total=steps, done=start) as task:
             for step in range(start, steps):
@@ -180,6 +167,15 @@ class _Loop:
                 f"`{launch.command(f'{self.run.verb} --resume {self.run.path}')}`"
             )
 
+    def prefill(self) -> None:
+        """Reads the rows of the steps before the first, so that it starts from their final states."""
+        steps = self.intervention.prefill_steps
+        if steps:
+            with self.progress.task(f"reading ahead of {self.phase}", total=steps) as task:
+                for drawn in range(steps):
+                    self.history.prefill(self.rows.prefill(drawn))
+                    task.advance(1)
+
     @property
     def must_stop(self) -> bool:
         """Whether Ctrl-C or SIGTERM has come: of several processes, to any before the end of this step."""
@@ -188,14 +184,17 @@ class _Loop:
     def step(self, step: int) -> dict[str, Any]:
         """One step; returns its line of metrics."""
         config, intervention = self.config, self.intervention
-        parts, targets = self.batches(step)
+        drawn = intervention.prefill_steps + step
+        parts, targets = self.rows.batches(drawn)
+        if not targets:
+            raise EverlongError(f"no target of the batch at step {drawn} is scored: its loss is undefined")
         rate = learning_rate(step, config)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
         self.optimizer.zero_grad()
         before = intervention.state_dict()
-        read = self.read(parts, targets, step)
+        read = self.rows.read(parts, targets, drawn)
         gradients = [parameter.grad for parameter in self.trained.module.parameters() if parameter.grad is not None]
         norm = whole(torch.nn.utils.get_total_norm(gradients))
         loss, norm_value, squares = self.measure(read, norm)
@@ -225,43 +224,7 @@ class _Loop:
             self.leave_out(line)
         return line
 
-    def batches(self, step: int) -> tuple[list[Batch], int]:
-        """This process's rows of a step, part by part, and how many targets the whole batch scores."""
-
-        def own() -> list[Batch]:
-            return [as_read(self.source.batch(step, rows), self.intervention, step) for rows in self.parts]
-
-        parts = self.processes.together(own)
-        targets = int(self.processes.sum(torch.tensor(sum(part.scored_tokens for part in parts))))
-        if not targets:
-            raise EverlongError(f"no target of the batch at step {step} is scored: its loss is undefined")
-        return parts, targets
-
-    def read(self, parts: list[Batch], targets: int, step: int) -> _Read:
-        """Reads this process's rows, part by part, and leaves the gradient of the batch's loss in the parameters."""
-        intervention, spec, prefix = self.intervention, self.trained.spec, self.intervention.unscored_prefix
-        wide = torch.promote_types(self.model.dtype, torch.float32)
-        loss = torch.zeros((), device=self.device, dtype=wide)
-        squares = torch.zeros(len(spec.leaves), device=self.device, dtype=wide)
-        counts = torch.zeros(2 + len(self.history.exposure.ages), dtype=torch.int64)
-        for part in parts:
-            here = part.to(self.device)
-            initial = intervention.initial_state(here.starts, spec, step, part.rows)
-            resets = None if part.resets is None else part.resets.numpy()
-            met = token_ages(intervention.ages(part.rows).numpy(), part.tokens.shape[1], resets)
-            with self.trained.gradients(last=part is parts[-1]):
-                output = read_rows(self.trained, here, initial, intervention)
-                nats = cross_entropy(output.logits, output.targets, output.scored) / targets
-                (nats * self.processes.count).backward()  # of which the mean over the processes is taken
-            loss += nats.detach()
-            norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
-            squares += torch.stack(norms).square()
-            intervention.observe(output.state, torch.from_numpy(met[:, -1] + 1))
-            exposed = self.history.exposure.count(met, None if part.loss_mask is None else part.loss_mask.numpy())
-            counts += torch.tensor([met.size, met[:, prefix].sum(), *exposed])
-        return _Read(loss, squares, counts)
-
-    def measure(self, read: _Read, norm: Tensor) -> tuple[float, float, list[float]]:
+    def measure(self, read: StepRead, norm: Tensor) -> tuple[float, float, list[float]]:
         """Loss, gradient norm and the squares of the state leaves, of all processes; waits for the device once."""
         asked = torch.tensor([self.interrupts.asked], dtype=read.loss.dtype, device=self.device)
         summed = self.processes.sum(torch.cat([read.loss.view(1), asked, read.squares]))
@@ -338,7 +301,7 @@ class _Loop:
         before, now = checkpoint.processes, self.processes.count
         carried = checkpoint.carried[0]
         if before != now:
-            rows = torch.arange(self.parts[0].start, self.parts[-1].stop)
+            rows = torch.arange(self.rows.parts[0].start, self.rows.parts[-1].stop)
             carried = self.intervention.regrouped(checkpoint.carried, rows)
             lost = "each row keeps its state" if carried is not None else f"what {self.intervention.name} kept is lost"
             self.progress.say(

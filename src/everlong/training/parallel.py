@@ -32,13 +32,16 @@ class TrainedModel:
     """A model as it is trained.
 
     Attributes:
+        device: of the model.
+        dtype: of its weights.
+        spec: the leaves of its state.
         module: the model whose parameters are trained. Under FSDP2 a copy of the owner's, which waits in host memory
             and has the values back after ``release``; otherwise the owner's own.
     """
 
     def __init__(self, model: LanguageModel, config: EngineConfig, processes: Processes, accelerator: Accelerator):
-        self._owner, self._device, self._config = model, model.device, config
-        self.spec = model.state_spec
+        self._owner, self._config = model, config
+        self.device, self.dtype, self.spec = model.device, model.dtype, model.state_spec
         self._shards = config.parallel == "fsdp" and processes.count > 1
         self.module = deepcopy(model) if self._shards else model
         for block in self.module.backbone.blocks:
@@ -65,9 +68,9 @@ class TrainedModel:
         """What is computed in bfloat16. On a CPU autocast's passes over activations cost more than they save."""
         if not self._config.mixed_precision:
             return nullcontext()
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             return products_in("bfloat16")
-        return torch.autocast(self._device.type, torch.bfloat16)
+        return torch.autocast(self.device.type, torch.bfloat16)
 
     def _contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         """Around a block's first computation, which ``__call__`` is around, and around the one in the backward pass."""
@@ -92,15 +95,15 @@ class TrainedModel:
         """
         if self._callable is self.module or self._shards:
             return
-        state = self.spec.zeros(len(tokens), self._device)
-        self(tokens.to(self._device), state).logits.mean().backward()
+        state = self.spec.zeros(len(tokens), self.device)
+        self(tokens.to(self.device), state).logits.mean().backward()
         self.module.zero_grad(set_to_none=True)
 
     def release(self, *, trained: bool) -> None:
         """Takes off all that was put on the model, and gives the owner its values, if it was trained to the end."""
         if self._shards:
             values = {name: whole(tensor) for name, tensor in self.module.named_parameters()} if trained else {}
-            self._owner.to(self._device)
+            self._owner.to(self.device)
             with torch.no_grad():
                 for name, parameter in self._owner.named_parameters():
                     parameter.copy_(values.get(name, parameter))

@@ -175,7 +175,8 @@ def _rows_in_words(intervention: Intervention, context: int, batch_size: int) ->
     length, prefix = intervention.row_length(context), intervention.unscored_prefix
     horizon = length if intervention.prefix_gradient else length - prefix
     before = f", of which the first {prefix:,} are not scored," if prefix else ""
+    ahead = f"; {intervention.prefill_steps:,} steps are read ahead, without loss" if intervention.prefill_steps else ""
     return (
         f"{intervention.row_count(batch_size):,} rows of {length:,} tokens{before} a step; the gradient's horizon is "
-        f"{horizon:,} tokens"
+        f"{horizon:,} tokens{ahead}"
     )

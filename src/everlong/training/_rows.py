@@ -1,0 +1,104 @@
+"""How a process reads its rows of a step, part by part: where they start, what comes of them, what was met."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from everlong.data.batch import Batch, Source
+from everlong.interventions._protocol import Intervention
+from everlong.interventions.exposure import ExposureCounter, token_ages
+from everlong.rows import as_read, cross_entropy, read
+from everlong.state import RecurrentState
+from everlong.training.parallel import TrainedModel
+from everlong.training.processes import Processes
+
+
+@dataclass(frozen=True)
+class StepRead:
+    """What a process found in its rows of a step.
+
+    Attributes:
+        loss: its share of the batch's loss, without a graph.
+        squares: [leaves], the sum of squares of each leaf of its final states.
+        counts: tokens read; the sum of the ages that rows are scored from; then scored tokens by age, as exposure
+            counts them.
+    """
+
+    loss: Float[Tensor, ""]
+    squares: Float[Tensor, " L"]
+    counts: Int[Tensor, " C"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of every step that are this process's.
+
+    Attributes:
+        trained: the model.
+        source: of the batches.
+        intervention: decides what state each row starts from.
+        processes: among which the batch is shared.
+        parts: this process's rows of a batch, as they are read one after the other.
+        exposure: counts what is met.
+    """
+
+    trained: TrainedModel
+    source: Source
+    intervention: Intervention
+    processes: Processes
+    parts: list[range]
+    exposure: ExposureCounter
+
+    def batches(self, step: int) -> tuple[list[Batch], int]:
+        """This process's rows of a step of the data, part by part, and how many targets the whole batch scores."""
+
+        def own() -> list[Batch]:
+            return [as_read(self.source.batch(step, rows), self.intervention, step) for rows in self.parts]
+
+        parts = self.processes.together(own)
+        return parts, int(self.processes.sum(torch.tensor(sum(part.scored_tokens for part in parts))))
+
+    def prefill(self, step: int) -> int:
+        """Reads the rows of a step of the data for their final states alone; the tokens that all processes read."""
+        tokens = 0
+        for part in self.batches(step)[0]:
+            here, initial, met = self._start(part, step)
+            with torch.no_grad():
+                output = read(self.trained, here, initial, self.intervention)
+            self._observe(output.state, met)
+            tokens += met.size
+        return int(self.processes.sum(torch.tensor(tokens)))
+
+    def read(self, parts: list[Batch], targets: int, step: int) -> StepRead:
+        """Reads the rows of a step of the data, and leaves the gradient of the batch's loss in the parameters."""
+        spec, prefix = self.trained.spec, self.intervention.unscored_prefix
+        wide = torch.promote_types(self.trained.dtype, torch.float32)
+        loss = torch.zeros((), device=self.trained.device, dtype=wide)
+        squares = torch.zeros(len(spec.leaves), device=self.trained.device, dtype=wide)
+        counts = torch.zeros(2 + len(self.exposure.ages), dtype=torch.int64)
+        for part in parts:
+            here, initial, met = self._start(part, step)
+            with self.trained.gradients(last=part is parts[-1]):
+                output = read(self.trained, here, initial, self.intervention)
+                nats = cross_entropy(output.logits, output.targets, output.scored) / targets
+                (nats * self.processes.count).backward()  # of which the mean over the processes is taken
+            loss += nats.detach()
+            norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
+            squares += torch.stack(norms).square()
+            self._observe(output.state, met)
+            exposed = self.exposure.count(met, None if part.loss_mask is None else part.loss_mask.numpy())
+            counts += torch.tensor([met.size, met[:, prefix].sum(), *exposed])
+        return StepRead(loss, squares, counts)
+
+    def _start(self, part: Batch, step: int) -> tuple[Batch, RecurrentState, Int[np.ndarray, "B T"]]:
+        """The rows where the model is, the states they start from, and the age of the state that each token meets."""
+        here = part.to(self.trained.device)
+        initial = self.intervention.initial_state(here.starts, self.trained.spec, step, part.rows)
+        resets = None if part.resets is None else part.resets.numpy()
+        return here, initial, token_ages(self.intervention.ages(part.rows).numpy(), part.tokens.shape[1], resets)
+
+    def _observe(self, final_state: RecurrentState, met: Int[np.ndarray, "B T"]) -> None:
+        self.intervention.observe(final_state, torch.from_numpy(met[:, -1] + 1))
