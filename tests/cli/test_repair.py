@@ -145,14 +145,20 @@ def test_all_methods_run_as_arms_of_one_budget(model, text, tmp_path):
 
 
 def test_arms_of_other_rows_keep_the_budget_and_say_how_far_their_gradient_goes(model, text, tmp_path, capsys):
-    methods = ("tbtt,gradient_horizon_chunks=2", "longer_context,factor=2", "burn_in,longest_prefix=32")
+    methods = (
+        "tbtt,gradient_horizon_chunks=2",
+        "longer_context,factor=2",
+        "burn_in,longest_prefix=32",
+        "state_passing,prefill_steps=2",
+    )
     folder = tmp_path / "arms"
     arguments = ["repair", str(model), "--data", str(text), "--output", str(folder), "--methods", *methods]
     assert main([*arguments, *QUICK, *STEPS]) == 0
     trainings = {arm: load_record(folder / "records" / f"training-{arm}.json") for arm in ("zero", *methods)}
     assert {training.scored_tokens for training in trainings.values()} == {8 * 4 * 16}
-    assert [training.context for training in trainings.values()] == [16, 32, 32, 16]
+    assert [training.context for training in trainings.values()] == [16, 32, 32, 16, 16]
     assert trainings["burn_in,longest_prefix=32"].read_tokens == 3 * 8 * 4 * 16
+    assert trainings["state_passing,prefill_steps=2"].read_tokens == 10 * 4 * 16
     said = " ".join(capsys.readouterr().err.split())
     for arm, words in zip(
         trainings,
@@ -161,6 +167,7 @@ def test_arms_of_other_rows_keep_the_budget_and_say_how_far_their_gradient_goes(
             "2 rows of 32 tokens a step; the gradient's horizon is 32 tokens",
             "2 rows of 32 tokens a step; the gradient's horizon is 32 tokens",
             "4 rows of 48 tokens, of which the first 32 are not scored, a step; the gradient's horizon is 16 tokens",
+            "4 rows of 16 tokens a step; the gradient's horizon is 16 tokens; 2 steps are read ahead, without loss",
         ),
         strict=True,
     ):

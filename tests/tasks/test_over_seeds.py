@@ -33,8 +33,9 @@ def evaluation(values):
     )  # fmt: skip
 
 
-def constant(near, far):
-    return evaluation([[near, near], [far, far]])
+def constant(near, far, examples=1000):
+    """So many alike that they leave no doubt about their mean."""
+    return evaluation([[near] * examples, [far] * examples])
 
 
 def swept(**trials):
@@ -96,7 +97,20 @@ def test_a_single_seed_is_paired_on_examples_and_nothing_is_said_of_others():
     )
     (pair,) = record.contrasts
     differences = np.array([1.0, 0, 0, 0])
-    half = stats.t.ppf(0.975, 3) * differences.std(ddof=1) / 2
-    assert (pair.lower[1], pair.upper[1]) == pytest.approx((0.25 - half, 0.25 + half))
+    half = stats.t.ppf(0.975, 3) * np.sqrt(np.var([*differences, -1, 1], ddof=1) / 6)
+    assert (pair.lower[1], pair.upper[1]) == (pytest.approx(0.25 - half), 1.0)
+    assert pair.lower[0] < pair.mean[0] == 0 < pair.upper[0]  # four examples alike are no certainty
     assert "nothing is said of others" in record.interval
     assert (record.arms[0].lower[1], record.arms[0].upper[1]) == (0.1, 0.9)  # the cell's own
+
+
+def test_seeds_that_come_out_alike_differ_by_what_their_examples_leave_open():
+    """Two seeds of 20 examples each, all right under one arm and all wrong under the other, or half of them."""
+    right, half, wrong = (evaluation([[1.0] * 20, values]) for values in ([1.0] * 20, [1.0, 0.0] * 10, [0.0] * 20))
+    record = swept(right=[[right, right]], half=[[half, half]], wrong=[[wrong, wrong]])
+    over_half, over_wrong, _ = record.contrasts
+    assert over_wrong.lower[1] > 0  # 40 of 40
+    assert over_half.mean[1] == 0.5
+    assert over_half.lower[1] < 0 < over_half.upper[1] == 1.0  # of two seeds, each known to +-.2, nothing is sure
+    spread = np.sqrt(np.var([*[1.0] * 10, *[0.0] * 10, -1.0, 1.0], ddof=1) / 22 / 2)
+    assert over_half.lower[1] == pytest.approx(0.5 - stats.t.ppf(0.975, 1) * spread)

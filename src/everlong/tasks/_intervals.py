@@ -15,6 +15,14 @@ def wilson(successes: float, count: int, confidence: float) -> tuple[float, floa
     return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))  # by rounding it may miss the share
 
 
+def error_variance(values: np.ndarray, least: float) -> float:
+    """Of the mean over examples, each between ``least`` and 1: as if there were one more at either end.
+
+    So it is above zero where all are alike, which of few examples says little (Bonett & Price 2012, of differences).
+    """
+    return float(np.var([*values, least, 1.0], ddof=1)) / (len(values) + 2)
+
+
 def interval(values: np.ndarray, confidence: float, *, bounded: bool = True) -> tuple[float, float]:
     """Of the mean over examples: Wilson's where each is 0 or 1, else Student's t; within 0 and 1 if ``bounded``."""
     if bounded and np.isin(values, (0.0, 1.0)).all():

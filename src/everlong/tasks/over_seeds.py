@@ -10,7 +10,7 @@ from scipy import stats
 
 from everlong.records.sweep import Sweep, SweepArm, SweepContrast
 from everlong.records.tasks import TaskEvaluation
-from everlong.tasks._intervals import interval, wilson
+from everlong.tasks._intervals import error_variance, wilson
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,8 @@ def over_seeds(
         state_elements=state_elements,
         examples=max(cell.examples for cell in first.cells),
         confidence=first.confidence,
-        interval=f"over {over}; Student's t, for shares over examples Wilson's",
+        interval=f"over {over}; Student's t, with the spread that a cell's few examples make at least; for shares over "
+        "examples Wilson's",
         settings=dict(settings),
         sentence="",
         seconds=dict(seconds),
@@ -140,10 +141,10 @@ def _bounds(
     scores: np.ndarray, evaluations: Sequence[TaskEvaluation], confidence: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Over seeds [seeds, cells]; of one seed, or where nothing was trained, those over the examples."""
-    if any(each is not evaluations[0] for each in evaluations):
-        lower, upper = _students(scores, confidence)
-        return np.maximum(lower, 0), np.minimum(upper, 1)
     measure = evaluations[0].measures[0]
+    if any(each is not evaluations[0] for each in evaluations):
+        errors = [[error_variance(cell.values[measure], 0.0) for cell in each.cells] for each in evaluations]
+        return _students(scores, np.array(errors), len(scores), confidence, least=0.0)
     cells = [cell.scores[measure] for cell in evaluations[0].cells]
     return np.array([score.lower for score in cells]), np.array([score.upper for score in cells])
 
@@ -161,19 +162,16 @@ def _contrasts(
         del chosen["the seeds that learn under both"]
     made = []
     for over, which in chosen.items():
-        mean = differences[which].mean(axis=0)
-        if which.sum() > 1:
-            lower, upper = _students(differences[which], confidence)
-        else:
-            seed = int(np.flatnonzero(which)[0])
-            lower, upper = _over_examples(first[seed], second[seed], confidence)
+        errors = np.array([_paired_errors(first[seed], second[seed]) for seed in np.flatnonzero(which).tolist()])
+        units = len(errors) if len(errors) > 1 else min(cell.examples for cell in first[0].cells)
+        lower, upper = _students(differences[which], errors, units, confidence, least=-1.0)
         made.append(
             SweepContrast(
                 first=one.label,
                 second=other.label,
                 over=over,
-                seeds=int(which.sum()),
-                mean=mean,
+                seeds=len(errors),
+                mean=differences[which].mean(axis=0),
                 lower=lower,
                 upper=upper,
             )
@@ -181,18 +179,28 @@ def _contrasts(
     return made
 
 
-def _students(values: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """Of the means over the first axis."""
-    count = len(values)
-    half = float(stats.t.ppf(0.5 + confidence / 2, count - 1)) * values.std(axis=0, ddof=1) / np.sqrt(count)
-    return values.mean(axis=0) - half, values.mean(axis=0) + half
+def _students(
+    values: np.ndarray, errors: np.ndarray, units: int, confidence: float, *, least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the means over seeds.
+
+    Args:
+        values: [seeds, cells], means over examples.
+        errors: [seeds, cells], the error variance of each of these means: seeds that came out alike by chance differ
+            by that much at least.
+        units: the seeds; of one seed, its examples.
+        confidence: of the interval.
+        least: that a value can be, where the largest is 1.
+    """
+    count, error = len(values), errors.mean(axis=0)
+    spread = np.maximum(values.var(axis=0, ddof=1), error) if count > 1 else error
+    half = float(stats.t.ppf(0.5 + confidence / 2, units - 1)) * np.sqrt(spread / count)
+    mean = values.mean(axis=0)
+    return np.maximum(mean - half, least), np.minimum(mean + half, 1.0)
 
 
-def _over_examples(one: TaskEvaluation, other: TaskEvaluation, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """Of one seed: paired on the examples of each cell; not-a-number where a cell has a single one."""
-    measure, bounds = one.measures[0], []
-    for cell, same in zip(one.cells, other.cells, strict=True):
-        values = cell.values[measure] - same.values[measure]
-        bounds.append(interval(values, confidence, bounded=False) if len(values) > 1 else (float("nan"), float("nan")))
-    lower, upper = np.array(bounds).T
-    return lower, upper
+def _paired_errors(one: TaskEvaluation, other: TaskEvaluation) -> list[float]:
+    """Of one seed, by cell: the error variance of the mean difference, paired on the examples."""
+    measure = one.measures[0]
+    pairs = zip(one.cells, other.cells, strict=True)
+    return [error_variance(cell.values[measure] - same.values[measure], -1.0) for cell, same in pairs]
