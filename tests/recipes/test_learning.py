@@ -107,6 +107,8 @@ def test_copying_arms_have_the_stages_in_common_before_states_are_passed(passing
     before = files(tmp_path)
     copying.main(recipe)
     assert files(tmp_path) == before
+    with pytest.raises(EverlongError, match=r"was begun with training\.batch_size 2, now 4 is asked for"):
+        copying.main(replace(recipe, rows=4))  # old trials are not passed off as trials of new settings
     of_arm = {
         label: {path.parts[-3] for path in (tmp_path / "trials" / label).rglob("training-*.json")}
         for label in ("zero", "state_passing")

@@ -105,18 +105,22 @@ class BaseConfig(LearningConfig):
 
 
 def trained_base(recipe: BaseConfig) -> str:
-    """The base, trained where it is not there yet."""
+    """The base, trained where it is not there yet; one in --bases is taken as it is, if its context is right."""
     folder = recipe.base_folder / "train"
     record = folder / "records" / f"training-{SCRATCH}.json"
-    if not record.is_file():
+    if not record.is_file() or recipe.bases is None:
         default = TrainConfig()
         assert isinstance(default.model, Mamba2Config)
         model = replace(default.model, vocab_size=recipe.vocab_size, d_model=recipe.d_model, n_layer=recipe.n_layer)
         training = replace(default.training, steps=recipe.base_steps, batch_size=recipe.rows)
-        config = TrainConfig(
-            model=model, context=recipe.context, training=training, data=recipe.data(), runtime=recipe.runtime()
+        asked = in_folder(
+            TrainConfig(
+                model=model, context=recipe.context, training=training, data=recipe.data(), runtime=recipe.runtime()
+            ),
+            folder,
         )
-        train(in_folder(config, folder))
+        if not record.is_file():
+            train(asked)
     made = load_record(record)
     if made.context != recipe.context:
         raise EverlongError(

@@ -7,32 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
-from typing import TypeVar
-
-from cattrs.preconf.json import make_converter
 
 from everlong import launch
 from everlong.errors import EverlongError, RunInterrupted
-from everlong.models.architectures import CONFIGS
 from everlong.reports.page import PAGE, write_report
 from everlong.runs import Run
 from everlong.training.processes import Processes
-from everlong.workflows.config import Architecture, DiagnoseConfig, EvaluateConfig, RepairConfig, TrainConfig
+from everlong.workflows._settings import Config, read_back, written
 
 WORK = ("records", "checkpoints", "metrics.jsonl", "bases", "repairs")  # where a run keeps what it has done
-Config = TypeVar("Config", DiagnoseConfig, EvaluateConfig, RepairConfig, TrainConfig)
-
-_settings = make_converter()  # an architecture's settings are written with its name
-_settings.register_unstructure_hook_func(
-    lambda kind: kind == Architecture,
-    lambda model: {"architecture": model.architecture, **_settings.unstructure(model, type(model))},
-)
-_settings.register_structure_hook_func(
-    lambda kind: kind == Architecture,
-    lambda value, _: _settings.structure(
-        {name: setting for name, setting in value.items() if name != "architecture"}, CONFIGS[value["architecture"]]
-    ),
-)
 
 
 @contextmanager
@@ -49,16 +32,16 @@ def start_run(verb: str, config: Config) -> Iterator[tuple[Run, Config]]:
             yield run, config
         return
     with processes.together(lambda: Run.open(resume, verb, processes)) as run, _interruptible(run):
-        yield run, _settings.structure(run.config, type(config))
+        yield run, read_back(run.config, type(config))
 
 
 def _create(verb: str, config: Config, processes: Processes) -> Run:
     """A new run folder, made by the first process for all."""
-    written = _settings.unstructure(config)
+    settings = written(config)
     made: list[Run] = []
-    processes.on_main(lambda: made.append(Run.create(config.runtime.output, verb, written, processes)))
+    processes.on_main(lambda: made.append(Run.create(config.runtime.output, verb, settings, processes)))
     folder = processes.share(str(made[0].path) if made else "")
-    return made[0] if made else Run(Path(folder), verb, written, processes)
+    return made[0] if made else Run(Path(folder), verb, settings, processes)
 
 
 def page_of(run: Run) -> Path:
@@ -73,7 +56,7 @@ def asked(verb: str, config: Config) -> Config:
     if resume is None:
         return config
     with Run.open(resume, verb, Processes()) as run:
-        return _settings.structure(run.config, type(config))
+        return read_back(run.config, type(config))
 
 
 def _resumed(config: Config) -> str | None:

@@ -89,7 +89,7 @@ def sweep(config: SweepConfig, say: Callable[[Sweep], str], progress: Progress |
         The record; None where the time was up before every arm was through with one seed.
 
     Raises:
-        EverlongError: bad settings of any trial, or not one task.
+        EverlongError: bad settings of any trial, other ones than those of the trials that are there, or not one task.
     """
     tasks = {name for evaluation in config.evaluations for name in evaluation.task}
     if len(tasks) != 1:
@@ -145,9 +145,9 @@ class _Sweeping:
         self.trained[name] = trainings
         parts = []
         for number, path in enumerate(self.records_of(folder)):
+            asked = in_folder(replace(self.config.evaluations[number], model=model), folder / f"evaluation-{number}")
             if not path.is_file():
-                asked = replace(self.config.evaluations[number], model=model)
-                evaluate(in_folder(asked, folder / f"evaluation-{number}"), self.progress)
+                evaluate(asked, self.progress)
             parts.append(load_record(path))
         self.evaluated[name], self.model = _joined(parts), model
         return True
@@ -171,8 +171,9 @@ class _Sweeping:
         settings = repr(config)
         if settings not in self.stages:
             path = folder / "records" / f"training-{SCRATCH if start is None else FINETUNED}.json"
+            asked = in_folder(config, folder)
             if not path.is_file():
-                train(in_folder(config, folder), self.progress)
+                train(asked, self.progress)
             record = load_record(path)
             self.stages[settings] = record, str(folder / record.model_folder)
         return self.stages[settings]
