@@ -146,6 +146,20 @@ def test_a_batch_of_few_rows_gives_noise_that_is_finite_at_any_rank():
         assert (drawn.std(0).max() < 1e-6) == (batch_size == 1)
 
 
+@pytest.mark.parametrize("rank", [1, 8, 32])
+@pytest.mark.parametrize("batch_size", [3, 4, 6, 7, 64])
+@pytest.mark.parametrize("mean_over_spread", [1e3, 1e5, 1e7, math.inf])
+def test_rows_that_hardly_differ_beside_their_mean_give_noise_all_the_same(mean_over_spread, batch_size, rank):
+    """Rounding leaves a covariance that is not quite positive, or nothing of it: rows may be alike to the bit."""
+    generator = torch.Generator().manual_seed(1)
+    own = torch.randn(batch_size, D, generator=generator, dtype=torch.float64) / mean_over_spread
+    method = create("correlated_noise", seed=0, rank=rank)
+    mean = torch.linspace(1, 3, D, dtype=torch.float64)
+    drawn = observed(method, [mean + own, mean + own.flip(0)], 50)[0]
+    torch.testing.assert_close(drawn, mean.expand(50, -1), rtol=0, atol=10 / mean_over_spread + 1e-5)
+    assert all(0 <= share <= 1 + 1e-6 for share in method.summary()["common_share_of_variance"])
+
+
 def test_its_memory_is_bounded_whatever_was_read():
     method = create("correlated_noise", seed=0, rank=4)
     sizes = []

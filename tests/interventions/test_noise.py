@@ -186,6 +186,30 @@ def test_fitted_moments_are_those_of_the_rows_that_noise_has_started():
     torch.testing.assert_close(fitted.state_dict()["mean"], expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["correlated_noise", "fitted_noise"])
+def test_rows_that_a_reset_inside_has_started_anew_do_not_count_in_the_moments(method):
+    """As packed documents have them: their final states are those of zero starts."""
+    length = int(AGES[0])
+    packed, others = (create(method, seed=0, history_weight=0.0) for _ in range(2))
+    ages = AGES.clone()
+    ages[[0, 2]] -= 5
+    for step in range(2):
+        for arm in (packed, others):
+            assert arm.resets(step, ROWS, length) is None
+            arm.initial_state(STARTS, MAMBA1, step, ROWS)
+        final = random_state(MAMBA1, step)
+        packed.observe(final, ages)
+        others.initial_state(STARTS[:2], MAMBA1, step, ROWS[[1, 3]])
+        others.observe(final.rows(torch.tensor([1, 3])), AGES[[1, 3]])
+    for arm in (packed, others):
+        arm.initial_state(STARTS, MAMBA1, 2, ROWS)
+    ours, theirs = packed.state_dict(), others.state_dict()
+    assert {name for name in ours if name.endswith("mean")}
+    for name in ours:
+        if name.endswith(("mean", "variance")):
+            torch.testing.assert_close(ours[name], theirs[name])
+
+
 def test_with_zero_starts_alone_there_is_no_noise_and_the_moments_stay():
     for method in ("random_noise", "fitted_noise"):
         arm = create(method, seed=0, reset_probability=1.0)

@@ -48,5 +48,7 @@ def test_bases_of_a_chosen_size_are_trained_once_and_repaired(tmp_path, capsys):
 
 
 def test_an_unknown_list_names_the_known_ones(tmp_path):
-    with pytest.raises(EverlongError, match="--arms best is unknown; known: ladder, noise, paper, prefill, rivals, scale"):
+    with pytest.raises(
+        EverlongError, match="--arms best is unknown; known: ladder, noise, paper, prefill, rivals, scale"
+    ):
         main(ArmsRecipe(output=tmp_path, arms="best"))

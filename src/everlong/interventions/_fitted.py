@@ -20,11 +20,11 @@ class Fitted(Mixed):
 
         m <- (1 - b) m(h_T) + b m
 
-    h_T are the final states of the rows that noise has started: the noise of one step is read on from in the next, so
-    the moments climb. The first step starts from zero and its moments are taken as they are. Moments change between
-    steps, when all parts of a batch were observed. They come from sums over rows, which are added up over all
-    processes, so that the result does not depend on how the rows are spread. Nothing was read into a state of noise, so
-    its age is zero, and exposure counts no older ones.
+    h_T are the final states of the rows that noise has started and that no reset inside has started anew: the noise of
+    one step is read on from in the next, so the moments climb. The first step starts from zero and its moments are
+    taken as they are. Moments change between steps, when all parts of a batch were observed. They come from sums over
+    rows, which are added up over all processes, so that the result does not depend on how the rows are spread. Nothing
+    was read into a state of noise, so its age is zero, and exposure counts no older ones.
 
     Args:
         config: its settings.
@@ -37,6 +37,7 @@ class Fitted(Mixed):
         self._moments: dict[str, Tensor] = {}
         self._sums = NOTHING  # of the step that is being observed: rows, then what the method sums over them
         self._step = -1  # the step that was started last
+        self._length = 0  # of its rows, if the loop has said so
 
     @abstractmethod
     def sums(self, final_state: RecurrentState, counted: Bool[Tensor, " B"]) -> Float[Tensor, " N"]:
@@ -50,6 +51,10 @@ class Fitted(Mixed):
     def noise(self, spec: StateSpec, step: int, rows: Int[Tensor, " B"], device: torch.device) -> RecurrentState:
         """Noise of the moments so far."""
 
+    def resets(self, step: int, rows: Int[Tensor, " B"], length: int) -> None:
+        """Nowhere of its own; notes how long rows are, for one that ends younger has been started anew inside."""
+        self._length = length
+
     def begin(
         self, starts: Bool[Tensor, " B"], spec: StateSpec, step: int, rows: Int[Tensor, " B"]
     ) -> tuple[RecurrentState, Int[Tensor, " B"]]:
@@ -62,7 +67,8 @@ class Fitted(Mixed):
 
     def observe(self, final_state: RecurrentState, ages: Int[Tensor, " B"]) -> None:
         """Adds these rows to the sums of the step."""
-        counted = ~self._zeroed if self._moments else torch.ones_like(self._zeroed)
+        whole = ages >= self._length
+        counted = whole & ~self._zeroed if self._moments else whole
         sums = torch.cat([counted.double().sum().view(1), self.sums(final_state.detach(), counted)])
         self._sums = self._sums + sums if len(self._sums) else sums
 

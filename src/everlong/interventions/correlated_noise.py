@@ -19,6 +19,7 @@ from everlong.interventions.config import CorrelatedNoiseConfig
 from everlong.state import LeafSpec, RecurrentState, StateSpec
 
 RIDGE = 1e-9  # of the mean diagonal: directions that a batch of few rows does not show stay at zero
+ROUNDING = 4 * torch.finfo(torch.float64).eps  # of the square of the summed means: what taking them off leaves
 
 
 class CorrelatedNoise(Fitted):
@@ -107,9 +108,11 @@ class CorrelatedNoise(Fitted):
         sketch = self._moments[f"{place}.sketch"]
         core = self._signs_of(place, len(sketch), sketch.device).T @ sketch
         core = (core + core.T) / 2
-        ridge = RIDGE * core.diagonal().mean()
-        if not ridge > 0:  # nothing varies
+        varies = core.diagonal().mean()
+        rounding = ROUNDING * self._moments[f"{place}.mean"].abs().sum().square()
+        if not varies > rounding:  # nothing does, that float64 can tell from the mean
             return torch.zeros_like(sketch)
+        ridge = RIDGE * varies + rounding
         lower = torch.linalg.cholesky(core + ridge * torch.eye(len(core), dtype=core.dtype, device=core.device))
         return torch.linalg.solve_triangular(lower, sketch.T, upper=False).T
 
