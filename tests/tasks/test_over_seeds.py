@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from everlong.records.tasks import Score, TaskCell, TaskEvaluation
+from everlong.tasks._intervals import wilson
 from everlong.tasks.over_seeds import Learned, Trials, over_seeds
 
 LEARNED = Learned(measure="accuracy", bound=0.5, lengths=(10,))
@@ -89,6 +90,8 @@ def test_what_nothing_trained_has_no_spread_over_seeds_but_that_of_its_examples(
     record = swept(untuned=[[same, same]], tuned=[tuned])
     assert (record.arms[0].lower[1], record.arms[0].upper[1]) == (0.1, 0.9)  # the cell's own
     assert record.arms[1].lower[1] < 0.1
+    assert record.arms[0].share == (0.0, 0.0, pytest.approx(wilson(0.0, 1, 0.95)[1]))  # one model, not two
+    assert record.arms[1].share == (1.0, pytest.approx(wilson(2.0, 2, 0.95)[0]), 1.0)
 
 
 def test_a_single_seed_is_paired_on_examples_and_nothing_is_said_of_others():

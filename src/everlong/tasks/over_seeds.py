@@ -119,9 +119,9 @@ def _arm(label: str, trials: Trials, learned: Learned, in_range: tuple[int, ...]
     within = scores[learned.measure][:, :, list(in_range)].mean(axis=2)
     has_learned = within >= learned.bound
     chosen = max(range(len(within)), key=lambda rate: (has_learned[rate].sum(), within[rate].mean()))
-    count = int(has_learned[chosen].sum())
-    seeds = has_learned.shape[1]
-    lower, upper = wilson(float(count), seeds, confidence)
+    share = float(has_learned[chosen].mean())
+    models = has_learned.shape[1] if _trained(trials.evaluations[chosen]) else 1
+    lower, upper = wilson(share * models, models, confidence)
     bounds = _bounds(scores[first.measures[0]][chosen], trials.evaluations[chosen], confidence)
     return SweepArm(
         label=label,
@@ -130,11 +130,16 @@ def _arm(label: str, trials: Trials, learned: Learned, in_range: tuple[int, ...]
         losses=trials.losses,
         learned=has_learned,
         chosen=chosen,
-        share=(count / seeds, lower, upper),
+        share=(share, lower, upper),
         mean=scores[first.measures[0]][chosen].mean(axis=0),
         lower=bounds[0],
         upper=bounds[1],
     )
+
+
+def _trained(evaluations: Sequence[TaskEvaluation]) -> bool:
+    """Whether there is a model a seed, and not one that is what it was under all."""
+    return any(each is not evaluations[0] for each in evaluations)
 
 
 def _bounds(
@@ -142,7 +147,7 @@ def _bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Over seeds [seeds, cells]; of one seed, or where nothing was trained, those over the examples."""
     measure = evaluations[0].measures[0]
-    if any(each is not evaluations[0] for each in evaluations):
+    if _trained(evaluations):
         errors = [[error_variance(cell.values[measure], 0.0) for cell in each.cells] for each in evaluations]
         return _students(scores, np.array(errors), len(scores), confidence, least=0.0)
     cells = [cell.scores[measure] for cell in evaluations[0].cells]
