@@ -4,10 +4,9 @@ from everlong.crossing import Crossing
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.recipes.breaking_length import Break, BreakingLengthRecipe, compared, main
-from tests.cli.conftest import model, text  # noqa: F401  (fixtures)
 
 
-def test_each_context_and_each_model_gets_a_prediction_and_a_measured_break(tmp_path, model, text, capsys):  # noqa: F811
+def test_each_context_and_each_model_gets_a_prediction_and_a_measured_break(tmp_path, model, text, capsys):
     recipe = BreakingLengthRecipe(
         output=tmp_path / "runs",
         contexts=(16,),

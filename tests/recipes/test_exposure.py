@@ -15,7 +15,6 @@ from everlong.recipes.exposure import AGES, HELD, REFERENCE, SETTINGS, ExposureR
 from everlong.records.files import load_record
 from everlong.training.schedule import relative_learning_rates
 from everlong.workflows.config import MachineConfig
-from tests.cli.conftest import model, text  # noqa: F401  (fixtures)
 
 DEFAULT = ExposureRecipe(output=Path(), bases=("base",))
 
@@ -50,7 +49,7 @@ def test_settings_at_a_fixed_context_over_reset_probability_are_those_of_the_cor
     assert tokens == {"steps-x3": 3, "batch-x3": 3, "rate-x3": 1, "context-x4": 1}
 
 
-def test_settings_are_trained_measured_and_set_against_exposure(tmp_path, model, text, capsys, monkeypatch):  # noqa: F811
+def test_settings_are_trained_measured_and_set_against_exposure(tmp_path, model, text, capsys, monkeypatch):
     few = ("zero", REFERENCE, "half-batch-twice-rate", "burn-in")
     monkeypatch.setattr(exposure, "SETTINGS", {label: SETTINGS[label] for label in few})
     monkeypatch.setattr(exposure, "HELD", held := tuple(pair for pair in HELD if set(pair) <= set(few)))
