@@ -5,6 +5,7 @@
 
 import json
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def harness(folder):
     return opened(folder)
 
 
-def opened(folder, **arguments):
+def opened(folder, **arguments) -> Any:
     from everlong.integrations.lm_eval import EverlongLM
 
     return EverlongLM.create_from_arg_obj(
