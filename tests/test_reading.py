@@ -8,11 +8,13 @@ from torch.nn import functional
 from everlong import reading
 from everlong.errors import EverlongError
 from everlong.models.architectures import create
+from everlong.models.generation import read_prompts
 from everlong.policies._plan import Read
 from everlong.policies.carry import Carry
 from everlong.policies.recentre import Recentre
 from everlong.policies.restart import Restart
 from everlong.policies.window import Window
+from everlong.rows import cross_entropy
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +139,29 @@ def test_a_sweep_holds_every_read_as_if_it_were_alone(model, documents, monkeypa
             for found, wanted in zip(moment.state.leaves, alone.state.leaves, strict=True):
                 torch.testing.assert_close(found[row], wanted[0].detach())
     assert seen == {5: (0,), 30: (0, 1), 45: (0, 1), 60: (0, 2), 80: (3,)}
+
+
+@pytest.mark.parametrize("split", [1, 17, 89])
+def test_every_likelihood_is_of_the_whole_softmax_and_what_only_pads_is_never_the_likeliest(model, documents, split):
+    """50 ids in 64 rows, of which those that pad have most of the mass: carried, forced and trained are one sum."""
+    weight, tokens = model.lm_head.weight, torch.from_numpy(documents[0].astype(np.int64))
+    assert weight.shape[0] == 64
+    before = weight.detach().clone()
+    try:
+        with torch.no_grad():
+            weight[50:] = 3 * weight[:14].flip(0)
+            logits = model(tokens[None, :-1]).logits
+        trained = float(cross_entropy(logits, tokens[None, 1:], None))
+        carried = reading.losses(model, documents, Carry(), [(0, 1, 89)])[0]
+        prompt = read_prompts(model, [tokens[:split]])
+        likeliest, forced = reading.read_answers(model, *prompt, [documents[0][split:]])
+        (fewer,), _ = reading.read_answers(model, *prompt, [documents[0][split:]], known=20)
+    finally:
+        with torch.no_grad():
+            weight.copy_(before)
+    assert logits[0].argmax(1).max() >= 50
+    assert float(functional.cross_entropy(logits[0, :, :50], tokens[1:], reduction="sum")) < 0.95 * trained
+    np.testing.assert_allclose(carried.sum(dtype=np.float64), trained, rtol=1e-6)
+    np.testing.assert_allclose(carried[: split - 1].sum(dtype=np.float64) + forced[0].sum(), trained, rtol=1e-6)
+    assert likeliest[0].tolist() == logits[0, split - 1 :, :50].argmax(1).tolist()
+    assert fewer.tolist() == logits[0, split - 1 :, :20].argmax(1).tolist()

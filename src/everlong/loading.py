@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from everlong import launch
+from everlong.checkpoints._bundled import BUNDLED, bundled_folder
 from everlong.checkpoints._checkpoint import Checkpoint, Placement, first_line, read_json
 from everlong.checkpoints._file_format import FileFormat
 from everlong.checkpoints._hub import fetch, is_hub_id
@@ -34,8 +37,8 @@ def open_model(
 
     Args:
         request: a folder with config.json and weights, a file inside one (a weights file is then the one read), a model
-            in one file (RWKV's .pth or .bin) or the folder that holds it, or ``owner/name`` on the hub where no such
-            path exists.
+            in one file (RWKV's .pth or .bin) or the folder that holds it, ``owner/name`` on the hub where no such
+            path exists, or "bundled", the model that comes with the package.
         backend: which backend the recurrences take.
         device: where the model goes; None: the CPU.
         dtype: float32, bfloat16, float16 or float64; None: float32, whatever the file holds; "stored": what it holds.
@@ -46,6 +49,8 @@ def open_model(
     Raises:
         EverlongError: anything is missing, torn, unknown or contradictory; one line that names it.
     """
+    if request == BUNDLED:
+        return replace(open_model(bundled_folder(), backend=backend, device=device, dtype=dtype), name=BUNDLED)
     placement = _placement(backend, device, None if dtype == STORED else dtype)
     single = _single_file(Path(request).expanduser())
     if single is not None:
@@ -115,6 +120,15 @@ def save(
         context = source.context if context is None else context
         tokenizer = source.tokenizer if tokenizer is None else tokenizer
     writer.write(model, Path(folder), source=source, context=context, tokenizer=tokenizer)
+
+
+def best_device(requested: str | None) -> str:
+    """The device asked for, or else a GPU where CUDA has one, or the CPU; of several processes each has its own GPU."""
+    device = requested or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and launch.process_count() > 1:
+        device = f"cuda:{launch.local_rank()}"
+        torch.cuda.set_device(device)
+    return device
 
 
 def parse_dtype(dtype: str | torch.dtype | None) -> torch.dtype:

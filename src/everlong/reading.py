@@ -1,4 +1,8 @@
-"""Streamed reads of any length: the one place that executes a plan. Memory does not grow with the length read."""
+"""Streamed reads of any length: the one place that executes a plan. Memory does not grow with the length read.
+
+A likelihood is always that of the softmax over all of a model's logits, those of rows that only pad the embedding
+included: so training's loss is computed, and so a document's sum is that of one forward over it.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from everlong.errors import EverlongError
-from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE
+from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE, known_ids
 from everlong.models.language_model import LanguageModel, LanguageModelOutput
 from everlong.ops.allocator import keep_freed_memory
 from everlong.ops.cross_entropy import token_losses
@@ -96,17 +100,25 @@ def states_at(
 
 @torch.no_grad()
 def read_answers(
-    model: LanguageModel, logits: Float[Tensor, "B S"], state: RecurrentState, answers: Sequence[np.ndarray]
+    model: LanguageModel,
+    logits: Float[Tensor, "B S"],
+    state: RecurrentState,
+    answers: Sequence[np.ndarray],
+    *,
+    known: int | None = None,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Reads a given continuation of each row (teacher-forced) from the state after its prompt.
 
-    Shorter answers are read with padding behind them, which nothing before it sees; the state is thrown away.
+    Shorter answers are read with padding behind them, which nothing before it sees; the state is thrown away. The
+    losses are of the model's own softmax over all of its logits, as in ``losses``; what is likeliest is what greedy
+    writing would choose, which never writes an id that only pads the vocabulary.
 
     Args:
         model: reads.
         logits: of what follows each row's prompt.
         state: after each row's prompt.
         answers: token ids, at least one a row.
+        known: only ids below this are ever the likeliest; None: the model's vocabulary.
 
     Returns:
         For each row the likeliest token at every position of its answer, and the answer's losses in nats.
@@ -118,12 +130,11 @@ def read_answers(
     likeliest, losses, position = [], [], 0
     rest = (output.logits for output in stream(model, padded[:, :-1], state)) if padded.shape[1] > 1 else ()
     for piece in chain([logits.unsqueeze(1)], rest):
-        known = piece[..., : model.config.vocab_size]
-        targets = padded[:, position : position + known.shape[1]]
-        nats = token_losses(known.flatten(0, 1), targets.flatten())
-        likeliest.append(known.argmax(dim=2))
+        targets = padded[:, position : position + piece.shape[1]]
+        nats = token_losses(piece.flatten(0, 1), targets.flatten())
+        likeliest.append(piece[..., : known_ids(model, known)].argmax(dim=2))
         losses.append(nats.view_as(targets))
-        position += known.shape[1]
+        position += piece.shape[1]
     tokens, nats = torch.cat(likeliest, dim=1).cpu().numpy(), torch.cat(losses, dim=1).cpu().numpy()
     ends = list(enumerate(map(len, answers)))
     return [tokens[row, :end] for row, end in ends], [nats[row, :end] for row, end in ends]

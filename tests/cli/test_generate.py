@@ -8,7 +8,8 @@ import torch
 
 from everlong.cli import generate as verb
 from everlong.cli.main import main
-from everlong.loading import load
+from everlong.loading import load, save
+from everlong.models.architectures import create
 
 SHORT = ["--max-new-tokens", "12", "--backend", "chunked"]
 
@@ -37,9 +38,6 @@ def test_a_stop_token_is_not_written(model, capsys):
 
 
 def test_a_model_with_a_bpe_tokenizer_writes_text(shared, tmp_path, capsys):
-    from everlong.loading import save
-    from everlong.models.architectures import create
-
     torch.manual_seed(0)
     tokenizer = str(shared / "tokenizers" / "bpe4096_books.json")
     save(create("gla", vocab_size=4096, d_model=16, n_layer=1, num_heads=2), tmp_path / "bpe")
@@ -55,13 +53,26 @@ def test_a_model_with_a_bpe_tokenizer_writes_text(shared, tmp_path, capsys):
         (["--prompt", "a\udcff"], "not UTF-8 at character 1"),
         (["--prompt", "a", "--max-new-tokens", "0"], "--max-new-tokens 0"),
         (["--prompt", "a", "--temperature", "-1"], "temperature is -1"),
+        (["--prompt", "a", "--stop-tokens", "10", "9999"], "stop token 9999 is never written; the ids are 0 to 255"),
     ],
 )
 def test_bad_input_is_one_line(model, capsys, arguments, words):
     assert main(["generate", str(model), *arguments, "--backend", "chunked"]) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert len(error.splitlines()) == 1
+    shown = capsys.readouterr()
+    assert words in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert not shown.out
+
+
+def test_a_model_of_more_ids_than_its_tokenizer_writes_those_that_the_tokenizer_knows(tmp_path, capsys):
+    torch.manual_seed(0)
+    wide = create("mamba2", vocab_size=2000, d_model=16, n_layer=1, d_state=8, headdim=8)
+    save(wide, tmp_path / "wide", context=16, tokenizer="bytes")
+    tokens = load(tmp_path / "wide", backend="chunked").generate(torch.tensor([[97]]), max_new_tokens=12).tokens[0]
+    assert tokens.max() > 255
+    hot = ["--prompt", "a", "--temperature", "5", *SHORT]
+    for arguments in (hot, ["--prompt", "a", "--temperature", "0", *SHORT]):
+        assert len(written(capsys, str(tmp_path / "wide"), *arguments)) > len("a\n") + 3
 
 
 def test_what_a_stream_cannot_show_is_a_question_mark():

@@ -26,6 +26,13 @@ def test_streamed_text_is_the_text(tokenizer):
     assert "\ufffd" not in "".join(pieces)
 
 
+def test_ids_that_the_tokenizer_does_not_know_are_no_text(tokenizer):
+    ids = tokenizer.encode(TEXT).tolist()
+    unknown = [tokenizer.vocab_size, tokenizer.vocab_size + 40]
+    strewn = [unknown[0], *(each for token in ids for each in (token, unknown[1]))]
+    assert "".join(streamed(tokenizer, strewn)) == tokenizer.decode(strewn) == TEXT
+
+
 def test_a_character_comes_with_its_last_byte():
     assert streamed(ByteTokenizer(), "é!".encode()) == ["", "é", "!", ""]
 

@@ -6,7 +6,7 @@ import torch
 from everlong.errors import EverlongError
 from everlong.models import generation
 from everlong.models.config import SamplingConfig
-from everlong.models.generation import choose, generate, read_prompts
+from everlong.models.generation import Writer, choose, generate, read_prompts
 
 from .tiny import asymmetric_state, names, tiny_model, tokens_for
 
@@ -139,6 +139,33 @@ def test_padding_of_the_vocabulary_is_never_written():
     for seed in range(3):
         generated = generate(model, prompts_for(model), None, 20, sampling=SamplingConfig(temperature=5.0), seed=seed)
         assert max(int(row.max()) for row in generated.tokens) < 11
+
+
+def test_only_ids_that_are_known_are_written_and_no_other_can_stop():
+    model, prompts = tiny_model("mamba2"), prompts_for(tiny_model("mamba2"))
+    sampling = SamplingConfig(temperature=5.0)
+    writer = Writer(model, *read_prompts(model, prompts), sampling=sampling, known=3)
+    assert {token for _ in range(20) for _, token in writer.step()} == {0, 1, 2}
+    with pytest.raises(EverlongError, match=r"^stop token 3 is never written; the ids are 0 to 2$"):
+        Writer(model, *read_prompts(model, prompts), stop_tokens=[3], known=3)
+    with pytest.raises(EverlongError, match="stop token 11 is never written; the ids are 0 to 10"):
+        generate(model, prompts, None, 1, stop_tokens=[0, 11])
+
+
+def test_a_row_draws_by_its_number_wherever_it_stands():
+    model = tiny_model("gla")
+    prompt = prompts_for(model)[0]
+
+    def drawn(numbers):
+        logits, state = read_prompts(model, [prompt] * len(numbers))
+        writer = Writer(model, logits, state, sampling=SAMPLED, numbers=numbers)
+        steps = [dict(writer.step()) for _ in range(12)]
+        return [[step[row] for step in steps] for row in range(len(numbers))]
+
+    four, nine = drawn([4, 9])
+    assert four != nine
+    assert drawn([9, 4]) == [nine, four]
+    assert drawn([9]) == [nine]
 
 
 @pytest.mark.parametrize("prompts", [[], [torch.tensor([1]), torch.tensor([], dtype=torch.int64)]])

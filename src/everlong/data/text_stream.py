@@ -23,7 +23,9 @@ class TextStream:
         self._waiting: list[int] = []
 
     def add(self, token: int) -> str:
-        """The text that is complete with this token; it can be empty."""
+        """The text that is complete with this token; it can be empty, and is where the tokenizer lacks the token."""
+        if token >= self._tokenizer.vocab_size:
+            return ""
         self._waiting.append(token)
         before = self._tokenizer.decode(self._given)
         text = self._tokenizer.decode(self._given + self._waiting)[len(before) :]

@@ -42,7 +42,7 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """The text of some ids."""
+        """The text of some ids; those that it does not know are left out."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -62,7 +62,8 @@ class ByteTokenizer:
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text; bytes that are no UTF-8 (half a character at a cut) become the replacement character."""
-        return bytes(np.asarray(ids, dtype=np.int64).tolist()).decode("utf-8", errors="replace")
+        array = np.asarray(ids, dtype=np.int64)
+        return bytes(array[array < self.vocab_size].tolist()).decode("utf-8", errors="replace")
 
     def save(self, folder: Path) -> None:
         """Writes nothing: bytes have no files, and our config.json says "bytes"."""

@@ -59,7 +59,8 @@ def generate(
         seed: of the draws; what row r draws depends on (seed, r) alone.
 
     Raises:
-        EverlongError: an empty prompt, a state that does not fit, or a number out of range.
+        EverlongError: an empty prompt, a state that does not fit, a stop token that is no id of the vocabulary, or a
+            number out of range.
     """
     if max_new_tokens < 1:
         raise EverlongError(f"max_new_tokens is {max_new_tokens}; it must be at least 1")
@@ -138,9 +139,14 @@ class Writer:
         sampling: how tokens are chosen; None: greedily.
         stop_tokens: a row ends after any of these.
         seed: of the draws.
+        known: only ids below this are written, such as those that a tokenizer knows; None: the model's vocabulary.
+        numbers: of the rows: what a row draws depends on (seed, its number) alone; None: 0, 1 ...
 
     Attributes:
         rows: the rows that have not ended.
+
+    Raises:
+        EverlongError: a stop token that is never written.
     """
 
     def __init__(
@@ -152,18 +158,22 @@ class Writer:
         sampling: SamplingConfig | None = None,
         stop_tokens: Collection[int] = (),
         seed: int = 0,
+        known: int | None = None,
+        numbers: Sequence[int] | None = None,
     ):
         self.rows = list(range(len(logits)))
+        self._known = known_ids(model, known)
+        check_stop_tokens(stop_tokens, self._known)
         self._model, self._logits, self._state = model, logits, state
         self._sampling, self._stop_tokens = sampling or SamplingConfig(), frozenset(stop_tokens)
-        self._random = [np.random.default_rng((seed, row)) for row in self.rows]
+        self._random = [np.random.default_rng((seed, number)) for number in (numbers or self.rows)]
         self._ended: list[tuple[list[int], RecurrentState]] = []
 
     @torch.no_grad()
     def step(self) -> list[tuple[int, int]]:
         """Chooses a token for every row that has not ended, and reads it: (row, token)."""
         uniforms = [self._random[row].random() for row in self.rows] if self._sampling.temperature else []
-        known = self._logits[:, : self._model.config.vocab_size]  # rows of padding in the embedding are no tokens
+        known = self._logits[:, : self._known]  # rows of padding in the embedding are no tokens
         chosen = choose(known, self._sampling, torch.tensor(uniforms, dtype=torch.float64, device=known.device))
         output = self._model.advance(chosen.unsqueeze(1), self._state)
         self._logits, self._state = output.logits[:, 0], output.state
@@ -187,6 +197,18 @@ class Writer:
         rows = [row for group, _ in groups for row in group]
         back = torch.tensor(rows).argsort().to(self._model.device)
         return concatenate([state for _, state in groups]).rows(back)
+
+
+def known_ids(model: LanguageModel, known: int | None = None) -> int:
+    """How many ids can be written: those of the model's vocabulary, of these at most ``known``."""
+    return min(model.config.vocab_size, model.config.vocab_size if known is None else known)
+
+
+def check_stop_tokens(stop_tokens: Collection[int], known: int) -> None:
+    """Raises where a stop token is none of the ids that can be written, so that nothing would ever stop there."""
+    for token in stop_tokens:
+        if not 0 <= token < known:
+            raise EverlongError(f"stop token {token} is never written; the ids are 0 to {known - 1}")
 
 
 def choose(logits: Float[Tensor, "B S"], sampling: SamplingConfig, uniforms: Float[Tensor, " N"]) -> Int[Tensor, " B"]:

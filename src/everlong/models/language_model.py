@@ -43,7 +43,7 @@ class LanguageModelOutput:
     """What a model returns.
 
     Attributes:
-        logits: [B, T, S], S the padded vocabulary.
+        logits: [B, T, S], S the padded vocabulary: likelihoods are over all of it, and what only pads is never written.
         state: the complete state after the last token.
     """
 

@@ -1,13 +1,9 @@
 """What a verb works on: the model, the length it was trained at, and the text, opened and checked before any work."""
 
 import json
-from dataclasses import dataclass, replace
-from importlib.resources import files
-from pathlib import Path
+from dataclasses import dataclass
 
-import torch
-
-from everlong import launch
+from everlong.checkpoints._bundled import bundled_folder
 from everlong.checkpoints._checkpoint import Checkpoint
 from everlong.data.config import DataConfig
 from everlong.data.corpus import Corpus, Split, split
@@ -17,9 +13,9 @@ from everlong.data.standard_library import standard_library
 from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
-from everlong.loading import open_model
+from everlong.loading import best_device, open_model
 from everlong.progress import Progress
-from everlong.workflows.config import BUNDLED, MachineConfig, RuntimeConfig
+from everlong.workflows.config import MachineConfig, RuntimeConfig
 
 
 @dataclass(frozen=True)
@@ -30,20 +26,6 @@ class Subject:
     context: int
     tokenizer: Tokenizer
     text: Split
-
-
-def bundled_folder() -> Path:
-    """Where the bundled model lies."""
-    return Path(str(files("everlong"))) / "bundled"
-
-
-def best_device(requested: str | None) -> str:
-    """The device asked for, or else a GPU where CUDA has one, or the CPU; of several processes each has its own GPU."""
-    device = requested or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and launch.process_count() > 1:
-        device = f"cuda:{launch.local_rank()}"
-        torch.cuda.set_device(device)
-    return device
 
 
 def open_subject(
@@ -85,13 +67,8 @@ def open_subject(
 
 def open_checkpoint(model: str, machine: MachineConfig, *, dtype: str | None = None) -> Checkpoint:
     """Opens a model as the flags say; ``dtype`` stands where no flag does."""
-    checkpoint = open_model(
-        bundled_folder() if model == BUNDLED else model,
-        backend=machine.backend,
-        device=best_device(machine.device),
-        dtype=machine.dtype or dtype,
-    )
-    return replace(checkpoint, name=BUNDLED) if model == BUNDLED else checkpoint
+    device = best_device(machine.device)
+    return open_model(model, backend=machine.backend, device=device, dtype=machine.dtype or dtype)
 
 
 def check_context(context: int | None) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from everlong.checkpoints._bundled import BUNDLED
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig, MeasuresConfig
 from everlong.diagnostics.measures import MEASURES, QUICK_MEASURES
@@ -22,7 +23,6 @@ Architecture = (
     | Annotated[Mamba2Config, tyro.conf.subcommand("mamba2")]
     | Annotated[RWKV6Config, tyro.conf.subcommand("rwkv6")]
 )
-BUNDLED = "bundled"
 METHODS_HELP = (
     "How to repair, one arm each: METHOD or METHOD,setting=value,... (random_noise,scale=0.3). The control, zero, is "
     f"added to them. Methods and their settings: {describe_methods()}."

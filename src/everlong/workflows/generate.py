@@ -7,7 +7,7 @@ import torch
 from everlong.data.text_stream import TextStream
 from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.errors import EverlongError
-from everlong.models.generation import Writer, read_prompts
+from everlong.models.generation import Writer, check_stop_tokens, known_ids, read_prompts
 from everlong.models.language_model import LanguageModel
 from everlong.workflows._subject import open_checkpoint
 from everlong.workflows.config import GenerateConfig
@@ -16,10 +16,12 @@ from everlong.workflows.config import GenerateConfig
 def generate(config: GenerateConfig) -> Iterator[str]:
     """Yields the continuation of a text as it is written, a few characters at a time; see ``GenerateConfig``.
 
-    Model, tokenizer and prompt are checked before this returns.
+    Model, tokenizer, prompt and stop tokens are checked before this returns. Ids that the tokenizer does not know are
+    never written.
     """
     checkpoint = open_checkpoint(config.model, config.machine)
     tokenizer = load_tokenizer(config.tokenizer, model_folder=checkpoint.folder, configured=checkpoint.tokenizer)
+    check_stop_tokens(config.stop_tokens, known_ids(checkpoint.model, tokenizer.vocab_size))
     return _write(checkpoint.model, tokenizer, _prompt(config.prompt, tokenizer, checkpoint.model), config)
 
 
@@ -31,6 +33,7 @@ def _write(model: LanguageModel, tokenizer: Tokenizer, prompt: torch.Tensor, con
         sampling=config.sampling,
         stop_tokens=config.stop_tokens,
         seed=config.machine.seed,
+        known=tokenizer.vocab_size,
     )
     for _ in range(config.max_new_tokens):
         ((_, token),) = writer.step()

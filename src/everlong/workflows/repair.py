@@ -13,7 +13,7 @@ from everlong.errors import EverlongError
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.arms import Arm, parse_arm
 from everlong.interventions.methods import create
-from everlong.loading import load, save
+from everlong.loading import best_device, load, save
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
 from everlong.records.diagnosis import Diagnosis
@@ -26,7 +26,7 @@ from everlong.training.loop import train
 from everlong.workflows._outcome import summarize
 from everlong.workflows._proposal import Proposal, propose
 from everlong.workflows._start import asked, page_of, start_run
-from everlong.workflows._subject import Subject, best_device, open_subject
+from everlong.workflows._subject import Subject, open_subject
 from everlong.workflows.config import RepairConfig
 
 DEFAULT_ORDER = "shuffled"

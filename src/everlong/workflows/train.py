@@ -15,7 +15,7 @@ from everlong.errors import EverlongError
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.arms import parse_arm
 from everlong.interventions.methods import create as create_intervention
-from everlong.loading import parse_dtype, save
+from everlong.loading import best_device, parse_dtype, save
 from everlong.models.architectures import ARCHITECTURES
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
@@ -26,7 +26,7 @@ from everlong.tasks.source import TaskSource
 from everlong.training.checkpoint import discard
 from everlong.training.loop import train as run_loop
 from everlong.workflows._start import page_of, start_run
-from everlong.workflows._subject import best_device, check_context, open_checkpoint, open_text
+from everlong.workflows._subject import check_context, open_checkpoint, open_text
 from everlong.workflows.config import TrainConfig
 
 SCRATCH, FINETUNED = "scratch", "finetuned"
