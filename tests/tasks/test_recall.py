@@ -4,6 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from everlong.data.tokenizers import load_tokenizer
 from everlong.tasks.config import RecallConfig
 from everlong.tasks.recall import Recall
 
@@ -52,3 +53,17 @@ def test_a_guess_from_frequency_scores_chance(tokenizer, facts):
     assert len(answers) == 10
     assert max(answers.values()) / 400 < 0.17
     assert np.ptp(list(Counter(examples[0].options).values())) <= 1
+
+
+@pytest.mark.parametrize(("distance", "floor"), [(0, 1.0), (30, 0.28), (None, 1 / 16)])
+def test_the_last_value_is_a_floor_for_a_fact_that_stands_near(distance, floor):
+    task = Recall(RecallConfig(), load_tokenizer("bytes"))
+    parameters = {"length": 512, "facts": 16, "distance": distance}
+    examples = [task.example(parameters, seed=0, index=index) for index in range(200)]
+    said = [re.findall(r" ([0-9])\.", task.text(example.prompt))[-1] for example in examples]
+    scores = [
+        task.score(example, example.answer, task.ids(f" {last}."))["accuracy"]
+        for example, last in zip(examples, said, strict=True)
+    ]
+    assert task.floors(parameters, examples)["last value"] == pytest.approx(np.mean(scores))
+    assert np.mean(scores) == pytest.approx(floor, abs=0.12)

@@ -22,15 +22,15 @@ def rows(make, settings):
 
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_a_prefix_stands_before_the_very_same_examples_and_is_never_scored(name, rows):
-    plain, read = rows(name, 0).batch(2), rows(name, 50).batch(2)
-    assert torch.equal(read.tokens[:, 50:], plain.tokens)
-    assert torch.equal(read.targets[:, 50:], plain.targets)
+    plain, read = rows(name, 0).batch(2), rows(name, 100).batch(2)
+    assert torch.equal(read.tokens[:, 100:], plain.tokens)
+    assert torch.equal(read.targets[:, 100:], plain.targets)
     assert plain.loss_mask is not None
     assert read.loss_mask is not None
-    assert torch.equal(read.loss_mask[:, 50:], plain.loss_mask)
-    assert not read.loss_mask[:, :50].any()
-    assert len(np.unique(read.tokens[:, :50].numpy(), axis=0)) == 3
-    assert torch.equal(read.tokens, rows(name, 50).batch(2).tokens)
+    assert torch.equal(read.loss_mask[:, 100:], plain.loss_mask)
+    assert not read.loss_mask[:, :100].any()
+    assert len(np.unique(read.tokens[:, :100].numpy(), axis=0)) == 3
+    assert torch.equal(read.tokens, rows(name, 100).batch(2).tokens)
 
 
 def test_burn_in_reads_other_examples_and_starts_afresh_inside_the_prefix(rows):

@@ -25,7 +25,7 @@ class Example:
         target: the answer in words, for the scorer.
         kind: which of the task's kinds it is, where it has several.
         question: what was asked, where the scorer needs it.
-        options: what stands in the prompt that could be the answer, each as often as it stands there.
+        options: what stands in the prompt that could be the answer, each as often as it stands there, in order.
     """
 
     prompt: np.ndarray

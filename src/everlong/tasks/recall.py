@@ -109,11 +109,17 @@ class Recall(Task):
         }
 
     def floors(self, parameters: Parameters, examples: Sequence[Example]) -> dict[str, float]:
-        """A guess among the values that stand in the prompt, and of the most frequent of them, over these examples."""
-        chance, frequent = [], []
+        """What is right over these examples of a guess among the prompt's values, of the most frequent and of the last.
+
+        The last value is right wherever the fact asked for is the nearest, as it must be where the distance is shorter
+        than another fact.
+        """
+        chance, frequent, last = [], [], []
         for example in examples:
             counts = Counter(example.options)
             best = [value for value, count in counts.items() if count == max(counts.values())]
             chance.append(1 / len(counts))
             frequent.append((example.target in best) / len(best))
-        return {"chance": float(np.mean(chance)), "most frequent": float(np.mean(frequent))}
+            last.append(example.target == example.options[-1])
+        means = {"chance": chance, "most frequent": frequent, "last value": last}
+        return {name: float(np.mean(of_all)) for name, of_all in means.items()}
