@@ -54,6 +54,32 @@ def test_text_has_its_exact_length_where_the_last_sentence_is_longer_than_the_fi
         assert all(text.startswith((" Short one", " A long one")) and text.endswith(".") for text in whole)
 
 
+@pytest.mark.parametrize("texts", [["Hi. Yo. No."], ["Hi. Yo. No.", "1. 2. 3."]])
+def test_books_without_a_sentence_are_refused_instead_of_searched_for_ever(tmp_path, texts):
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+    with pytest.raises(EverlongError, match="no sentence of 10 characters or more: give prose"):
+        Books((str(tmp_path),)).sentences(np.random.default_rng(0), 30, ByteTokenizer().encode)
+
+
+def test_the_only_sentence_of_a_book_is_found_wherever_it_stands(tmp_path):
+    (tmp_path / "index.txt").write_text("It was a dull day in the town. " + "Hi. Yo. " * 300)
+    (tmp_path / "numbers.txt").write_text("1. 2. 3. " * 300)
+    sentences = Books((str(tmp_path),)).sentences(np.random.default_rng(0), 62, ByteTokenizer().encode)
+    assert [ByteTokenizer().decode(sentence) for sentence in sentences] == [" It was a dull day in the town."] * 2
+
+
+@pytest.mark.parametrize("length", [0, 600])
+def test_more_examples_than_questions_are_refused_since_a_repeat_is_no_other_example(babi, books, length):
+    task, parameters = task_of(babi, books), {"length": length, "question": "qa1"}
+    prompts = [tuple(task.example(parameters, seed=0, index=index).prompt) for index in range(24)]
+    assert length == 0 or len(set(prompts)) == 24
+    with pytest.raises(EverlongError, match=f"24 questions of qa1 at a length of {length}: give --examples 24 or"):
+        task.example(parameters, seed=0, index=24)
+    training = task_of(babi, books, training=True)
+    assert training.example({"length": 600, "question": "qa1"}, seed=0, index=24)
+
+
 def test_facts_are_scattered(babi, books):
     task = task_of(babi, books)
     places = []

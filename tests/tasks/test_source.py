@@ -5,7 +5,11 @@ import pytest
 import torch
 
 from everlong.data.tokenizers import ByteTokenizer
+from everlong.errors import EverlongError
 from everlong.interventions.methods import create
+from everlong.tasks.config import CopyingConfig, RecallConfig
+from everlong.tasks.copying import Copying
+from everlong.tasks.recall import Recall
 from everlong.tasks.source import TaskSource
 
 CONTEXTS = {"passkey": 400, "copying": 16, "recall": 300, "babilong": 400}
@@ -39,3 +43,32 @@ def test_burn_in_reads_other_examples_and_starts_afresh_inside_the_prefix(rows):
     resets = method.resets(0, batch.rows, batch.tokens.shape[1])
     assert resets.sum(1).tolist() == [1, 1, 1]
     assert (resets.int().argmax(1) <= 50).all()
+
+
+@pytest.mark.parametrize(
+    ("task", "length", "words"),
+    [
+        (lambda: Recall(RecallConfig(facts=(1, 16)), ByteTokenizer(), training=True), 64, "recall .*facts 16"),
+        (lambda: LongTurn(CopyingConfig(copy_shortest=2, copy_longest=3), ByteTokenizer()), 20, "copying .*turn 1"),
+    ],
+)
+def test_a_length_that_only_some_draws_do_not_fit_is_refused_before_any_work(task, length, words):
+    made = task()
+    for seed in range(4):  # whatever the first batch holds
+        with pytest.raises(EverlongError, match=words):
+            TaskSource(made, length=length, batch_size=1, seed=seed)
+
+
+class LongTurn(Copying):
+    """Every second example needs more than there is."""
+
+    def cells(self, lengths):
+        return [{"length": length, "turn": turn} for length in lengths for turn in range(2)]
+
+    def shortest_length(self, parameters):
+        return 1000 * parameters.get("turn", 0)
+
+
+def test_distances_are_not_trained_on_and_need_not_fit():
+    config = RecallConfig(facts=(2,), distances=(1000,))
+    assert TaskSource(Recall(config, ByteTokenizer(), training=True), length=80, batch_size=2, seed=0).batch(3)

@@ -148,6 +148,22 @@ def test_a_set_is_made_once_and_kept_apart_from_any_other(name, tokenizer, make,
             example_set(task, cell, folder=tmp_path, **other)
 
 
+def test_a_damaged_byte_anywhere_is_noticed_and_the_set_made_anew(name, make, tmp_path):
+    task = make(name, load_tokenizer("bytes"))
+    cell = cells(task, [300])[0]
+    made = example_set(task, cell, seed=0, count=2, folder=tmp_path)
+    (path,) = tmp_path.iterdir()
+    sound = path.read_bytes()
+    for place in range(0, len(sound), 11):
+        damaged = bytearray(sound)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        for one, two in zip(made, example_set(task, cell, seed=0, count=2, folder=tmp_path), strict=True):
+            assert np.array_equal(one.prompt, two.prompt)
+            assert np.array_equal(one.answer, two.answer)
+            assert (one.target, one.options) == (two.target, two.options)
+
+
 def test_a_torn_file_of_a_set_is_made_anew(name, make, tmp_path):
     task = make(name, load_tokenizer("bytes"))
     cell = cells(task, [300])[0]

@@ -59,8 +59,8 @@ def generate(
         seed: of the draws; what row r draws depends on (seed, r) alone.
 
     Raises:
-        EverlongError: an empty prompt, a state that does not fit, a stop token that is no id of the vocabulary, or a
-            number out of range.
+        EverlongError: an empty prompt, a state of other rows, a token or a number out of range, a stop token that is no
+            id of the vocabulary, or logits that are not finite.
     """
     if max_new_tokens < 1:
         raise EverlongError(f"max_new_tokens is {max_new_tokens}; it must be at least 1")
@@ -93,14 +93,24 @@ def read_prompts(
 
     Returns:
         For each prompt the logits of what follows it, and the state after its last token.
+
+    Raises:
+        EverlongError: no prompt or an empty one, a token that the model does not know, or a state of other rows.
     """
     count, lengths = len(prompts), [len(prompt) for prompt in prompts]
     if not count or not min(lengths):
         raise EverlongError("an empty prompt: a model needs at least one token to go on from")
+    if state is not None and state.batch_size not in (1, count):
+        raise EverlongError(
+            f"the state has {state.batch_size} rows, the prompts are {count}: give a row for each, or one row for all"
+        )
     order = sorted(range(count), key=lambda row: -lengths[row])
     padded = torch.zeros(count, max(lengths), dtype=torch.int64)  # what stands behind a prompt's end is never read
     for place, row in enumerate(order):
         padded[place, : lengths[row]] = prompts[row]
+    for token in (int(padded.min()), int(padded.max())):
+        if not 0 <= token < model.config.vocab_size:
+            raise EverlongError(f"token {token} is out of range; the model knows 0 to {model.config.vocab_size - 1}")
     padded = padded.to(model.device)
     position = _common(padded, min(lengths) - 1) if count > 1 and (state is None or state.batch_size == 1) else 0
     for start in range(0, position, LONGEST_PIECE):

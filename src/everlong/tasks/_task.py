@@ -75,18 +75,26 @@ class Task(ABC):
         Raises:
             EverlongError: the cell's length is shorter than the shortest.
         """
-        shortest = self.shortest_length(parameters)
-        if parameters["length"] < shortest:
-            raise EverlongError(
-                f"{self.name} does not fit into a length of {parameters['length']:,} ({self.length_is}): with "
-                f"tokenizer {self.tokenizer.name} and {_words(parameters)} it needs {shortest:,}"
-            )
+        self.check_fits(parameters)
         words = json.dumps([self.name, self.training, dict(parameters)], sort_keys=True).encode()
         stream = int.from_bytes(hashlib.sha256(words).digest()[:8], "little")
         example = self.draw(parameters, np.random.default_rng((seed, stream, index)), seed, index)
         found, wanted = len(example.prompt) + len(example.answer), self.tokens(parameters["length"])
         assert found == wanted, f"{self.name} made {found} tokens where {wanted} were asked for"
         return example
+
+    def check_fits(self, parameters: Parameters) -> None:
+        """Refuses a cell whose length is shorter than the shortest.
+
+        Raises:
+            EverlongError: it is; both are named.
+        """
+        shortest = self.shortest_length(parameters)
+        if parameters["length"] < shortest:
+            raise EverlongError(
+                f"{self.name} does not fit into a length of {parameters['length']:,} ({self.length_is}): with "
+                f"tokenizer {self.tokenizer.name} and {_words(parameters)} it needs {shortest:,}"
+            )
 
     @abstractmethod
     def draw(self, parameters: Parameters, random: np.random.Generator, seed: int, index: int) -> Example:
@@ -95,6 +103,10 @@ class Task(ABC):
     def training_length(self, random: np.random.Generator, context: int) -> int:
         """The length of all examples of one batch: here such that a row reads ``context`` tokens."""
         return context + 1
+
+    def training_cells(self, length: int) -> list[dict[str, Any]]:
+        """The kinds of parameters that ``training_parameters`` draws from, so that what does not fit is seen early."""
+        return self.cells((length,))
 
     @abstractmethod
     def training_parameters(self, random: np.random.Generator, length: int, index: int) -> dict[str, Any]:

@@ -89,6 +89,10 @@ class Recall(Task):
             options=tuple(VALUES[value] for value in values),
         )
 
+    def training_cells(self, length: int) -> list[dict[str, Any]]:
+        """The numbers of facts; distances are not trained on."""
+        return [{"length": length, "facts": facts, "distance": None} for facts in self.config.facts]
+
     def training_parameters(self, random: np.random.Generator, length: int, index: int) -> dict[str, Any]:
         """One of the numbers of facts, standing anywhere."""
         return {"length": length, "facts": int(random.choice(self.config.facts)), "distance": None}
