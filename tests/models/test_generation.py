@@ -181,6 +181,15 @@ def test_a_token_that_the_model_does_not_know_is_refused(token):
         tiny_model("mamba2").generate(torch.tensor([[1, token, 3]]))
 
 
+@pytest.mark.parametrize("sampling", [None, SAMPLED])
+def test_logits_that_are_not_finite_are_an_error_and_no_token(sampling):
+    model = tiny_model("mamba2")
+    with torch.no_grad():
+        model.lm_head.weight[4] = float("nan")
+    with pytest.raises(EverlongError, match="logits are not finite, so no token can be chosen"):
+        generate(model, prompts_for(model), None, 3, sampling=sampling)
+
+
 @pytest.mark.parametrize("prompts", [[], [torch.tensor([1]), torch.tensor([], dtype=torch.int64)]])
 def test_an_empty_prompt_is_refused(prompts):
     with pytest.raises(EverlongError, match="at least one token"):

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from everlong.data import _permutation
 from everlong.data.tokenizers import Tokenizer
 from everlong.errors import EverlongError
 from everlong.tasks._task import Example, Parameters, Task
@@ -57,10 +58,15 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str:
     return digest.hexdigest()
 
 
+def sources() -> list[Path]:
+    """The files whose code decides what an example is."""
+    return [*sorted(Path(__file__).parent.glob("*.py")), Path(_permutation.__file__)]
+
+
 def _code() -> str:
     """Of the sources that make examples: another wording is another set."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

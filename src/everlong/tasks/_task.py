@@ -5,6 +5,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from everlong.data.tokenizers import Tokenizer
 from everlong.errors import EverlongError
 
 Parameters = Mapping[str, Any]
+ANCHORS = ("", "\n", "a", ".")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,7 +121,7 @@ class Task(ABC):
         Args:
             example: what was asked.
             forced: the likeliest token at each position of the answer, where the model reads the right answer.
-            written: tokens that the model wrote after the prompt, greedily.
+            written: tokens that the model wrote after the prompt, greedily; fewer where it could not go on.
         """
 
     def tokens_to_write(self, example: Example) -> int:
@@ -144,12 +146,34 @@ class Task(ABC):
         return ""
 
     def ids(self, text: str) -> np.ndarray:
-        """The tokens of a piece of an example. Pieces are encoded one by one, so that lengths add up."""
-        return self.tokenizer.encode(text)
+        """The tokens of a piece of an example. Pieces are encoded one by one, so that lengths add up.
+
+        Of a tokenizer that begins every text with a space (SentencePiece) they are those of the piece in the middle of
+        a text, as it stands here: else there would be a space before each full stop.
+        """
+        return _after(self.tokenizer, self._anchor, text)
+
+    @cached_property
+    def _anchor(self) -> str:
+        """A text after which this tokenizer puts no space before a piece; none, where it puts none anyway."""
+        letter = self.tokenizer.encode("a")
+        for anchor in ANCHORS:
+            if self.tokenizer.decode(np.concatenate([letter, _after(self.tokenizer, anchor, ".")])) == "a.":
+                return anchor
+        return ANCHORS[0]
 
     def text(self, ids: np.ndarray) -> str:
         """The text of tokens that a model wrote; what the tokenizer does not know is left out."""
         return self.tokenizer.decode(ids[ids < self.tokenizer.vocab_size])
+
+
+def _after(tokenizer: Tokenizer, anchor: str, text: str) -> np.ndarray:
+    """The tokens of a text that stands after another, or of the text alone where the two cannot be told apart."""
+    if not anchor:
+        return tokenizer.encode(text)
+    before, both = tokenizer.encode(anchor), tokenizer.encode(anchor + text)
+    parted = np.array_equal(both[: len(before)], before) and len(both) > len(before)
+    return both[len(before) :] if parted else tokenizer.encode(text)
 
 
 def _words(parameters: Parameters) -> str:

@@ -102,8 +102,8 @@ class Recall(Task):
         return max(len(example.answer), 3)
 
     def score(self, example: Example, forced: np.ndarray, written: np.ndarray) -> dict[str, float]:
-        """Whether the first thing written is the value; and whether it is any value of the prompt."""
-        found = re.match(r"\s*([0-9])(?![0-9])", self.text(written))
+        """Whether the first thing written is the value, its end seen; and whether it is any value of the prompt."""
+        found = re.match(r"\s*([0-9])[^0-9]", self.text(written))
         said = found.group(1) if found else ""
         value = len(example.answer) - len(self._stop)
         return {
