@@ -1,5 +1,9 @@
 """`everlong evaluate`: several tasks and lengths in one run folder, gone on with by the cell."""
 
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from everlong.cli.main import main
@@ -69,6 +73,8 @@ def test_a_killed_run_goes_on_with_the_cell_after_the_last(arguments, tmp_path, 
         (["--lengths", "4q"], "'4q' is no length"),
         (["--examples", "0"], "--examples 0"),
         (["--depths", "2"], "--depths 2.0"),
+        (["--depths"], "--depths is empty"),
+        (["--lengths", "99999999999999999999"], "out of range; give at most 1024m"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_folder(model, tmp_path, capsys, monkeypatch, flags, words):
@@ -78,3 +84,39 @@ def test_bad_input_is_one_line_and_leaves_no_folder(model, tmp_path, capsys, mon
     assert words in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from everlong.cli.main import main
+from everlong.workflows import evaluate as workflow
+
+score, done = workflow.score, []
+
+def killed(*given, **settings):
+    if len(done) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    done.append(given)
+    return score(*given, **settings)
+
+workflow.score = killed
+main(sys.argv[1:])
+"""
+
+
+def test_a_run_that_was_killed_outright_keeps_its_cells_and_goes_on(arguments, tmp_path, monkeypatch):
+    done = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    run = tmp_path / "run"
+    before = {path: path.read_bytes() for path in (run / "records").iterdir() if path.name.startswith("cell-")}
+    assert len(before) >= 3
+    scored, score = [], evaluation.evaluate
+    monkeypatch.setattr(
+        workflow, "score", lambda *given, **settings: scored.append(given[2]) or score(*given, **settings)
+    )
+    assert main(["evaluate", "--resume", str(run)]) == 0
+    assert len(scored) == 12 - 3
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert {path.name for path in (run / "records").iterdir()} >= {
+        f"evaluation-{task}.json" for task in ("passkey", "recall", "copying", "babilong")
+    }

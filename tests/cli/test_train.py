@@ -102,6 +102,10 @@ def test_text_is_trained_on_in_the_order_that_the_method_needs(model, text, tmp_
         (["--start", "MODEL", "gla", "--vocab-size", "256"], "give none beside it"),
         (["--start", "MODEL", "--method", "prayer"], "unknown method 'prayer' in --method;"),
         (["--start", "MODEL", "--method", "zero,hope=1"], "'hope=1' in --method zero,hope=1 is no new setting=value"),
+        (
+            ["--start", "MODEL", "--task", "passkey", "--method", "tbtt"],
+            "each example of --task passkey is a text of its",
+        ),
         (["--task", "prayer"], "unknown task 'prayer'"),
     ],
 )

@@ -168,6 +168,28 @@ def test_a_row_draws_by_its_number_wherever_it_stands():
     assert drawn([9]) == [nine]
 
 
+@pytest.mark.parametrize(("prompts", "rows"), [(2, 3), (1, 3), (3, 2)])
+def test_a_state_of_other_rows_is_refused(prompts, rows):
+    model = tiny_model("mamba2")
+    with pytest.raises(EverlongError, match=f"the state has {rows} rows, the prompts are {prompts}"):
+        generate(model, tokens_for(model, prompts, 4), asymmetric_state(model, rows))
+
+
+@pytest.mark.parametrize("token", [-1, 11, 12])  # 11 stands in the embedding, as padding
+def test_a_token_that_the_model_does_not_know_is_refused(token):
+    with pytest.raises(EverlongError, match=f"token {token} is out of range; the model knows 0 to 10"):
+        tiny_model("mamba2").generate(torch.tensor([[1, token, 3]]))
+
+
+@pytest.mark.parametrize("sampling", [None, SAMPLED])
+def test_logits_that_are_not_finite_are_an_error_and_no_token(sampling):
+    model = tiny_model("mamba2")
+    with torch.no_grad():
+        model.lm_head.weight[4] = float("nan")
+    with pytest.raises(EverlongError, match="logits are not finite, so no token can be chosen"):
+        generate(model, prompts_for(model), None, 3, sampling=sampling)
+
+
 @pytest.mark.parametrize("prompts", [[], [torch.tensor([1]), torch.tensor([], dtype=torch.int64)]])
 def test_an_empty_prompt_is_refused(prompts):
     with pytest.raises(EverlongError, match="at least one token"):

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from everlong.data.tokenizers import load_tokenizer
 from everlong.tasks.config import BABILongConfig, RecallConfig, TasksConfig
 from everlong.tasks.registry import TASKS
 
-TOKENIZERS = ("bytes", "bpe4096_books.json", "20B_tokenizer.json")
+TOKENIZERS = ("bytes", "bpe4096_books.json", "20B_tokenizer.json", "metaspace")
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 
 
@@ -67,10 +68,32 @@ def settings(babi, books) -> TasksConfig:
     )
 
 
+@pytest.fixture(scope="session")
+def metaspace(tmp_path_factory) -> Path:
+    """A tokenizer as SentencePiece makes them: a space, written as a mark, before every text."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    signs = [chr(code) for code in range(33, 127)] + ["\u2581"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=700,
+        special_tokens=["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))],
+        initial_alphabet=signs,
+        show_progress=False,
+    )
+    text = "Mary went to the kitchen. The rain falls on the old hill. The pass key is hidden. bk is 7. What is it?"
+    tokenizer.train_from_iterator([text] * 4, trainer)
+    path = tmp_path_factory.mktemp("metaspace") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
 @pytest.fixture(params=TOKENIZERS)
 def tokenizer(request):
     if request.param == "bytes":
         return load_tokenizer("bytes")
+    if request.param == "metaspace":
+        return load_tokenizer(str(request.getfixturevalue("metaspace")))
     return load_tokenizer(str(request.getfixturevalue("shared") / "tokenizers" / request.param))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from everlong.data.tokenizers import ByteTokenizer, load_tokenizer
 from everlong.errors import EverlongError
+from everlong.tasks._babi import read_questions
 from everlong.tasks._books import Books
 from everlong.tasks._labels import LABELS, named, right
 from everlong.tasks.babilong import BABILong
@@ -53,6 +54,32 @@ def test_text_has_its_exact_length_where_the_last_sentence_is_longer_than_the_fi
         assert all(text.startswith((" Short one", " A long one")) and text.endswith(".") for text in whole)
 
 
+@pytest.mark.parametrize("texts", [["Hi. Yo. No."], ["Hi. Yo. No.", "1. 2. 3."]])
+def test_books_without_a_sentence_are_refused_instead_of_searched_for_ever(tmp_path, texts):
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+    with pytest.raises(EverlongError, match="no sentence of 10 characters or more: give prose"):
+        Books((str(tmp_path),)).sentences(np.random.default_rng(0), 30, ByteTokenizer().encode)
+
+
+def test_the_only_sentence_of_a_book_is_found_wherever_it_stands(tmp_path):
+    (tmp_path / "index.txt").write_text("It was a dull day in the town. " + "Hi. Yo. " * 300)
+    (tmp_path / "numbers.txt").write_text("1. 2. 3. " * 300)
+    sentences = Books((str(tmp_path),)).sentences(np.random.default_rng(0), 62, ByteTokenizer().encode)
+    assert [ByteTokenizer().decode(sentence) for sentence in sentences] == [" It was a dull day in the town."] * 2
+
+
+@pytest.mark.parametrize("length", [0, 600])
+def test_more_examples_than_questions_are_refused_since_a_repeat_is_no_other_example(babi, books, length):
+    task, parameters = task_of(babi, books), {"length": length, "question": "qa1"}
+    prompts = [tuple(task.example(parameters, seed=0, index=index).prompt) for index in range(24)]
+    assert length == 0 or len(set(prompts)) == 24
+    with pytest.raises(EverlongError, match=f"24 questions of qa1 at a length of {length}: give --examples 24 or"):
+        task.example(parameters, seed=0, index=24)
+    training = task_of(babi, books, training=True)
+    assert training.example({"length": 600, "question": "qa1"}, seed=0, index=24)
+
+
 def test_facts_are_scattered(babi, books):
     task = task_of(babi, books)
     places = []
@@ -81,8 +108,10 @@ def test_questions_that_do_not_fit_are_left_out_and_the_cell_says_so(babi, books
 
 def test_an_epoch_of_training_holds_every_question_once(babi, books):
     task = task_of(babi, books, training=True, questions=("qa1", "qa6"))
+    counts = {name: len(questions) for name, questions in task._questions.items()}
+    taken = [index for index in range(48) if index // 2 < counts[("qa1", "qa6")[index % 2]]]
     seen = []
-    for index in range(48):
+    for index in taken:
         parameters = task.training_parameters(np.random.default_rng(0), 500, index)
         example = task.example(parameters, seed=0, index=index)
         text = ByteTokenizer().decode(example.prompt)
@@ -94,6 +123,23 @@ def test_an_epoch_of_training_holds_every_question_once(babi, books):
         for question in questions
     ]
     assert sorted(seen) == sorted(stories)
+
+
+def test_no_question_of_the_test_file_is_trained_on_with_its_facts(babi, tmp_path):
+    tested = read_questions(str(babi), "qa1", training=False)
+    trained = read_questions(str(babi), "qa1", training=True)
+    (file,) = babi.glob("qa1_*_train.txt")
+    assert 0 < len(trained) < 24 == file.read_text().count("?")  # the fixture's files have some in common
+    assert not {(one.facts, one.question) for one in trained} & {(one.facts, one.question) for one in tested}
+    for part in ("train", "test"):
+        (tmp_path / f"qa1_x_{part}.txt").write_text("1 Mary went home.\n2 Where is Mary?\thome\t1\n")
+    with pytest.raises(EverlongError, match="no question that the test file has not"):
+        read_questions(str(tmp_path), "qa1", training=True)
+
+
+def test_of_babi_itself_what_is_left_out_of_training_is_what_the_documentation_says(real_babi):
+    left = {name: 1000 - len(read_questions(str(real_babi), name, training=True)) for name in QUESTIONS}
+    assert {name: count for name, count in left.items() if count} == {"qa1": 2, "qa4": 135, "qa7": 1}
 
 
 def test_few_shot_prompts_begin_with_solved_examples(babi, books):
@@ -120,6 +166,9 @@ def test_few_shot_prompts_begin_with_solved_examples(babi, books):
         ("qa8", "milk", "apple,milk", "What is John carrying?", False, False),
         ("qa10", "maybe", "Maybe.", "Is Bill in the park?", True, True),
         ("qa1", "office", "<context> office", "Where is Mary?", False, False),
+        # booydar/babilong lower-cases and then splits on "Question", so that what follows counts
+        ("qa1", "office", " office\nQuestion: Where is John?\nAnswer: garden", "Where is Mary?", False, True),
+        ("qa1", "office", " office\nquestion: where is mary?\nanswer: office", "Where is Mary?", True, True),
     ],
 )
 def test_the_official_rule_and_the_rule_by_words(task, target, output, question, official, by_words):

@@ -1,8 +1,11 @@
 """Evaluation: side by side and streamed, every example is scored as if the model had read it alone and at once."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.nn import functional
 
 from everlong.data.tokenizers import ByteTokenizer
@@ -78,7 +81,11 @@ def test_scores_are_means_with_intervals_and_floors_stand_beside(model):
     for name in task.measures:
         score = cell.scores[name]
         assert score.mean == cell.values[name].mean()
-        assert 0 <= score.lower <= score.mean <= score.upper <= 1
+        wilson = stats.binomtest(int(cell.values[name].sum()), 12).proportion_ci(0.95, method="wilson")
+        assert (score.lower, score.upper) == pytest.approx((wilson.low, wilson.high))
+    nats = cell.values["nats"]
+    student = stats.t.interval(0.95, 11, loc=nats.mean(), scale=stats.sem(nats))
+    assert (cell.scores["nats"].lower, cell.scores["nats"].upper) == pytest.approx(student)
     assert cell.floors == {"chance": 0.1}
     assert cell.parameters == parameters
     assert cell.examples == 12
@@ -99,3 +106,43 @@ def test_memory_does_not_grow_with_the_length(model):
     finally:
         handle.remove()
     assert largest[0] == largest[1] <= generation.TOKENS_AT_ONCE
+
+
+def test_what_all_prompts_begin_with_is_read_once_for_the_whole_cell(model, monkeypatch):
+    monkeypatch.setattr(evaluation, "TOKENS_AT_ONCE", 3 * evaluation.LONGEST_PIECE)  # three examples at a time
+    task, parameters = Passkey(PasskeyConfig(), ByteTokenizer()), {"length": 1200, "depth": 0.9}
+    examples = [task.example(parameters, seed=0, index=index) for index in range(8)]
+    shapes, counted, plain = [], [], model.advance
+    monkeypatch.setattr(
+        model, "advance", lambda tokens, state=None: shapes.append(tokens.shape) or plain(tokens, state)
+    )
+    cell = evaluate(model, task, parameters, examples, confidence=0.95, advance=counted.append)
+    read = sum(rows * length for rows, length in shapes if length > 1)
+    common = next(place for place in range(1200) if len({int(example.prompt[place]) for example in examples}) > 1)
+    own = sum(len(example.prompt) - common for example in examples)
+    assert common > 900
+    assert common + own - len(examples) <= read <= common + own
+    assert sum(counted) == cell.tokens_read
+    alone = [evaluate(model, task, parameters, [example], confidence=0.95) for example in examples]
+    np.testing.assert_allclose(cell.values["nats"], [one.values["nats"][0] for one in alone], rtol=1e-9)
+
+
+def test_an_example_whose_logits_are_not_finite_is_wrong_and_the_cell_says_so(model):
+    task, parameters = (
+        Passkey(PasskeyConfig(wording="compact", digits=2), ByteTokenizer()),
+        {"length": 80, "depth": 0.5},
+    )
+    examples = [task.example(parameters, seed=0, index=index) for index in range(12)]
+    broken = np.array(["7" in example.target for example in examples])
+    assert 0 < broken.sum() < 12
+    damaged = deepcopy(model)
+    damaged.lm_head.weight = torch.nn.Parameter(damaged.lm_head.weight.detach().clone())  # the embedding is its own
+    with torch.no_grad():
+        damaged.backbone.embedding.weight[ord("7")] = float("nan")
+    cell = evaluate(damaged, task, parameters, examples, confidence=0.95)
+    assert f"{broken.sum()} of 12 examples came to logits that are not finite" in cell.notes[-1]
+    assert (np.isnan(cell.values["nats"]) == broken).all()
+    assert not any(cell.values[name][broken].any() for name in task.measures)
+    sound = evaluate(model, task, parameters, examples, confidence=0.95)
+    np.testing.assert_allclose(cell.values["nats"][~broken], sound.values["nats"][~broken])
+    assert sound.notes == ()

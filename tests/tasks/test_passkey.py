@@ -44,12 +44,22 @@ def test_keys_have_their_digits_zeros_in_front_included_and_differ():
 
 @pytest.mark.parametrize(
     ("said", "right"),
-    [(" KEY.", 1), ("KEY", 1), ("\nKEY, yes", 1), (" KEY7.", 0), (" the KEY.", 0), (" 1.", 0), ("", 0)],
+    [
+        (" KEY.", 1),
+        ("KEY, ", 1),
+        ("\nKEY\n", 1),
+        (" KEY7", 0),
+        (" the KE", 0),
+        (" 1.", 0),
+        ("", 0),
+        ("  KEY", 0),  # of "  KEY678" no more is written
+    ],
 )
-def test_the_first_digits_written_must_be_the_key(said, right):
+def test_the_first_thing_written_must_be_the_key_and_end_within_what_is_written(said, right):
     task = Passkey(PasskeyConfig(), ByteTokenizer())
     example = task.example({"length": 300, "depth": 0.5}, seed=0, index=0)
-    written = ByteTokenizer().encode(said.replace("KEY", example.target))
+    written = ByteTokenizer().encode(said.replace("KEY", example.target).replace("KE", example.target[:2]))
+    assert len(written) <= task.tokens_to_write(example)
     assert task.score(example, np.zeros(len(example.answer)), written)["accuracy"] == right
 
 

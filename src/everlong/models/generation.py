@@ -59,8 +59,8 @@ def generate(
         seed: of the draws; what row r draws depends on (seed, r) alone.
 
     Raises:
-        EverlongError: an empty prompt, a state that does not fit, a stop token that is no id of the vocabulary, or a
-            number out of range.
+        EverlongError: an empty prompt, a state of other rows, a token or a number out of range, a stop token that is no
+            id of the vocabulary, or logits that are not finite.
     """
     if max_new_tokens < 1:
         raise EverlongError(f"max_new_tokens is {max_new_tokens}; it must be at least 1")
@@ -93,18 +93,26 @@ def read_prompts(
 
     Returns:
         For each prompt the logits of what follows it, and the state after its last token.
+
+    Raises:
+        EverlongError: no prompt or an empty one, a token that the model does not know, or a state of other rows.
     """
     count, lengths = len(prompts), [len(prompt) for prompt in prompts]
     if not count or not min(lengths):
         raise EverlongError("an empty prompt: a model needs at least one token to go on from")
+    if state is not None and state.batch_size not in (1, count):
+        raise EverlongError(
+            f"the state has {state.batch_size} rows, the prompts are {count}: give a row for each, or one row for all"
+        )
     order = sorted(range(count), key=lambda row: -lengths[row])
     padded = torch.zeros(count, max(lengths), dtype=torch.int64)  # what stands behind a prompt's end is never read
     for place, row in enumerate(order):
         padded[place, : lengths[row]] = prompts[row]
+    _check_known(model, padded)
     padded = padded.to(model.device)
     position = _common(padded, min(lengths) - 1) if count > 1 and (state is None or state.batch_size == 1) else 0
-    for start in range(0, position, LONGEST_PIECE):
-        state = model.advance(padded[:1, start : min(start + LONGEST_PIECE, position)], state).state
+    if position:
+        state = read_prefix(model, padded[0, :position], state)
     if advance:
         advance(position * count)
     state = model.zero_state(count) if state is None else state
@@ -127,6 +135,28 @@ def read_prompts(
         count = still
     back = torch.tensor(order).argsort().to(model.device)
     return torch.cat(logits[::-1])[back], concatenate(finals[::-1]).rows(back)
+
+
+@torch.no_grad()
+def read_prefix(
+    model: LanguageModel, tokens: Int[Tensor, " T"], state: RecurrentState | None = None
+) -> RecurrentState | None:
+    """The state, of one row, after what prompts begin with; that of no tokens is the state before them.
+
+    Args:
+        model: reads.
+        tokens: what all of them begin with.
+        state: what was read before, one row; None: nothing.
+
+    Raises:
+        EverlongError: a token that the model does not know.
+    """
+    if len(tokens):
+        _check_known(model, tokens)
+    tokens = tokens.to(model.device).unsqueeze(0)
+    for start in range(0, tokens.shape[1], LONGEST_PIECE):
+        state = model.advance(tokens[:, start : start + LONGEST_PIECE], state).state
+    return state
 
 
 class Writer:
@@ -171,7 +201,11 @@ class Writer:
 
     @torch.no_grad()
     def step(self) -> list[tuple[int, int]]:
-        """Chooses a token for every row that has not ended, and reads it: (row, token)."""
+        """Chooses a token for every row that has not ended, and reads it: (row, token).
+
+        Raises:
+            EverlongError: the logits of a row are not finite; ``broken`` says of which.
+        """
         uniforms = [self._random[row].random() for row in self.rows] if self._sampling.temperature else []
         known = self._logits[:, : self._known]  # rows of padding in the embedding are no tokens
         chosen = choose(known, self._sampling, torch.tensor(uniforms, dtype=torch.float64, device=known.device))
@@ -180,6 +214,11 @@ class Writer:
         written = list(zip(self.rows, chosen.tolist(), strict=True))
         self.end(row for row, token in written if token in self._stop_tokens)
         return written
+
+    def broken(self) -> list[int]:
+        """The rows that have not ended and whose logits are not finite, so that no token of theirs can be chosen."""
+        sound = torch.isfinite(self._logits[:, : self._known]).all(dim=1).tolist()
+        return [row for row, finite in zip(self.rows, sound, strict=True) if not finite]
 
     def end(self, rows: Iterable[int]) -> None:
         """Ends rows that have not ended: they are not continued any more."""
@@ -218,11 +257,17 @@ def choose(logits: Float[Tensor, "B S"], sampling: SamplingConfig, uniforms: Flo
         logits: of what follows.
         sampling: temperature, top k, top p.
         uniforms: a number of [0, 1) a row; not used at temperature 0.
+
+    Raises:
+        EverlongError: a logit is not finite.
     """
+    if not torch.isfinite(logits).all():
+        raise EverlongError(
+            "the model's logits are not finite, so no token can be chosen: its weights or the state that it came to "
+            "are damaged; try --dtype float32, or a shorter prompt"
+        )
     if not sampling.temperature:
         return logits.argmax(dim=1)
-    if not torch.isfinite(logits).all():
-        raise EverlongError("the model's logits are not finite, so nothing can be drawn: try --temperature 0")
     ordered, tokens = (logits.double() / sampling.temperature).sort(dim=1, descending=True, stable=True)
     if sampling.top_k is not None:
         ordered = ordered[:, : sampling.top_k]
@@ -233,6 +278,12 @@ def choose(logits: Float[Tensor, "B S"], sampling: SamplingConfig, uniforms: Flo
     place = (reached <= uniforms.unsqueeze(1) * reached[:, -1:]).sum(dim=1)
     last = (shares > 0).sum(dim=1) - 1
     return tokens.gather(1, torch.minimum(place, last).unsqueeze(1)).squeeze(1)
+
+
+def _check_known(model: LanguageModel, tokens: Tensor) -> None:
+    for token in map(int, tokens.aminmax()):
+        if not 0 <= token < model.config.vocab_size:
+            raise EverlongError(f"token {token} is out of range; the model knows 0 to {model.config.vocab_size - 1}")
 
 
 def _common(rows: Int[Tensor, "B T"], most: int) -> int:

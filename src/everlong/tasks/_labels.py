@@ -21,7 +21,8 @@ LABELS = {
 def named(task: str, output: str, question: str, *, words: bool) -> frozenset[str]:
     """The task's labels that an output names, but for those in the question; lower case.
 
-    The output counts to its first full stop, and to where a model begins another example.
+    The output counts to its first full stop, and to where a model begins another example: by words at "question",
+    too. The official code looks for "Question" there, in a text that it has put in lower case before, hence never cuts.
 
     Args:
         task: qa1 to qa10.
@@ -30,7 +31,9 @@ def named(task: str, output: str, question: str, *, words: bool) -> frozenset[st
         words: labels are whole words. The official rule takes any place: there "none" names "one", too, so that of
             qa7's answers "none" can never be right.
     """
-    output = output.lower().split(".")[0].split("<context>")[0].split("<example>")[0].split("question")[0]
+    output = output.lower().split(".")[0].split("<context>")[0].split("<example>")[0]
+    if words:
+        output = output.split("question")[0]
     labels = [label.lower() for label in LABELS[task]]
     holds: Callable[[str, str], bool] = _as_word if words else _anywhere
     return frozenset(label for label in labels if holds(label, output) and not holds(label, question.lower()))

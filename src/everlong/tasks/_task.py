@@ -5,6 +5,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from everlong.data.tokenizers import Tokenizer
 from everlong.errors import EverlongError
 
 Parameters = Mapping[str, Any]
+ANCHORS = ("", "\n", "a", ".")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,7 +27,7 @@ class Example:
         target: the answer in words, for the scorer.
         kind: which of the task's kinds it is, where it has several.
         question: what was asked, where the scorer needs it.
-        options: what stands in the prompt that could be the answer, each as often as it stands there.
+        options: what stands in the prompt that could be the answer, each as often as it stands there, in order.
     """
 
     prompt: np.ndarray
@@ -75,18 +77,26 @@ class Task(ABC):
         Raises:
             EverlongError: the cell's length is shorter than the shortest.
         """
-        shortest = self.shortest_length(parameters)
-        if parameters["length"] < shortest:
-            raise EverlongError(
-                f"{self.name} does not fit into a length of {parameters['length']:,} ({self.length_is}): with "
-                f"tokenizer {self.tokenizer.name} and {_words(parameters)} it needs {shortest:,}"
-            )
+        self.check_fits(parameters)
         words = json.dumps([self.name, self.training, dict(parameters)], sort_keys=True).encode()
         stream = int.from_bytes(hashlib.sha256(words).digest()[:8], "little")
         example = self.draw(parameters, np.random.default_rng((seed, stream, index)), seed, index)
         found, wanted = len(example.prompt) + len(example.answer), self.tokens(parameters["length"])
         assert found == wanted, f"{self.name} made {found} tokens where {wanted} were asked for"
         return example
+
+    def check_fits(self, parameters: Parameters) -> None:
+        """Refuses a cell whose length is shorter than the shortest.
+
+        Raises:
+            EverlongError: it is; both are named.
+        """
+        shortest = self.shortest_length(parameters)
+        if parameters["length"] < shortest:
+            raise EverlongError(
+                f"{self.name} does not fit into a length of {parameters['length']:,} ({self.length_is}): with "
+                f"tokenizer {self.tokenizer.name} and {_words(parameters)} it needs {shortest:,}"
+            )
 
     @abstractmethod
     def draw(self, parameters: Parameters, random: np.random.Generator, seed: int, index: int) -> Example:
@@ -95,6 +105,10 @@ class Task(ABC):
     def training_length(self, random: np.random.Generator, context: int) -> int:
         """The length of all examples of one batch: here such that a row reads ``context`` tokens."""
         return context + 1
+
+    def training_cells(self, length: int) -> list[dict[str, Any]]:
+        """The kinds of parameters that ``training_parameters`` draws from, so that what does not fit is seen early."""
+        return self.cells((length,))
 
     @abstractmethod
     def training_parameters(self, random: np.random.Generator, length: int, index: int) -> dict[str, Any]:
@@ -107,7 +121,7 @@ class Task(ABC):
         Args:
             example: what was asked.
             forced: the likeliest token at each position of the answer, where the model reads the right answer.
-            written: tokens that the model wrote after the prompt, greedily.
+            written: tokens that the model wrote after the prompt, greedily; fewer where it could not go on.
         """
 
     def tokens_to_write(self, example: Example) -> int:
@@ -132,12 +146,34 @@ class Task(ABC):
         return ""
 
     def ids(self, text: str) -> np.ndarray:
-        """The tokens of a piece of an example. Pieces are encoded one by one, so that lengths add up."""
-        return self.tokenizer.encode(text)
+        """The tokens of a piece of an example. Pieces are encoded one by one, so that lengths add up.
+
+        Of a tokenizer that begins every text with a space (SentencePiece) they are those of the piece in the middle of
+        a text, as it stands here: else there would be a space before each full stop.
+        """
+        return _after(self.tokenizer, self._anchor, text)
+
+    @cached_property
+    def _anchor(self) -> str:
+        """A text after which this tokenizer puts no space before a piece; none, where it puts none anyway."""
+        letter = self.tokenizer.encode("a")
+        for anchor in ANCHORS:
+            if self.tokenizer.decode(np.concatenate([letter, _after(self.tokenizer, anchor, ".")])) == "a.":
+                return anchor
+        return ANCHORS[0]
 
     def text(self, ids: np.ndarray) -> str:
         """The text of tokens that a model wrote; what the tokenizer does not know is left out."""
         return self.tokenizer.decode(ids[ids < self.tokenizer.vocab_size])
+
+
+def _after(tokenizer: Tokenizer, anchor: str, text: str) -> np.ndarray:
+    """The tokens of a text that stands after another, or of the text alone where the two cannot be told apart."""
+    if not anchor:
+        return tokenizer.encode(text)
+    before, both = tokenizer.encode(anchor), tokenizer.encode(anchor + text)
+    parted = np.array_equal(both[: len(before)], before) and len(both) > len(before)
+    return both[len(before) :] if parted else tokenizer.encode(text)
 
 
 def _words(parameters: Parameters) -> str:

@@ -73,11 +73,16 @@ class BABILong(Task):
         return self.draw(parameters, np.random.default_rng((seed, index)), seed, index)
 
     def draw(self, parameters: Parameters, random: np.random.Generator, seed: int, index: int) -> Example:
-        """The question is the next of a shuffled list of those that fit, each once an epoch."""
+        """The question is the next of a shuffled list of those that fit: in training each once an epoch, else once."""
         name, length = parameters["question"], parameters["length"]
         fitting = self._fitting(name, length)
         if self.training:
             index //= len(self.config.questions)  # the tasks take turns
+        elif index >= len(fitting):  # the same again would count as one more example, which it is not
+            raise EverlongError(
+                f"--babi has {len(fitting):,} questions of {name} at a length of {length:,}: give --examples "
+                f"{len(fitting)} or fewer"
+            )
         epoch, place = divmod(index, len(fitting))
         question = self._questions[name][fitting[permutation(len(fitting), seed, epoch)[place]]]
         start, facts, end, answer = self._pieces(name, question)

@@ -1,10 +1,11 @@
 """Settings of the tasks, free of torch."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from everlong.errors import EverlongError
 
+LONGEST = 1 << 30  # tokens of a prompt, which is held in memory: 8 GB
 QUESTIONS = tuple(f"qa{number}" for number in range(1, 11))
 
 
@@ -20,6 +21,7 @@ class PasskeyConfig:
     """Passkey: compact fits into 64 bytes and states the key once, full states it twice."""
 
     def __post_init__(self) -> None:
+        _not_empty(depths=self.depths)
         for depth in self.depths:
             if not 0 <= depth <= 1:
                 raise EverlongError(f"--depths {depth} is out of range; a depth lies between 0 and 1")
@@ -46,6 +48,7 @@ class BABILongConfig:
     def __post_init__(self) -> None:
         if self.babilong and (self.babi or self.books):
             raise EverlongError(f"--babilong {self.babilong} has facts and books in one: give no --babi and --books")
+        _not_empty(questions=self.questions)
         for name in self.questions:
             if name not in QUESTIONS:
                 raise EverlongError(f"--questions {name} is unknown; known: {', '.join(QUESTIONS)}")
@@ -78,6 +81,7 @@ class RecallConfig:
     facts stand anywhere."""
 
     def __post_init__(self) -> None:
+        _not_empty(facts=self.facts)
         for count in self.facts:
             if not 1 <= count <= 400:
                 raise EverlongError(f"--facts {count} is out of range; give 1 to 400")
@@ -96,14 +100,23 @@ class TasksConfig:
     recall: RecallConfig = field(default_factory=RecallConfig)
 
 
+def _not_empty(**given: tuple[Any, ...]) -> None:
+    for name, values in given.items():
+        if not values:
+            raise EverlongError(f"--{name} is empty; give one or more")
+
+
 def parse_length(text: str) -> int:
     """A length as people write it: 300, 2k (2,048), 1m (1,048,576).
 
     Raises:
-        EverlongError: no such thing.
+        EverlongError: no such thing, or more than can be held.
     """
     factor = {"k": 1 << 10, "m": 1 << 20}.get(text[-1:].lower(), 1)
     digits = text[:-1] if factor > 1 else text
     if not (digits.isascii() and digits.isdigit()):
         raise EverlongError(f"{text!r} is no length; give a number such as 300, 2k or 256k")
-    return int(digits) * factor
+    length = int(digits) * factor if len(digits) < 20 else LONGEST + 1
+    if length > LONGEST:
+        raise EverlongError(f"a length of {text} is out of range; give at most {LONGEST >> 20}m")
+    return length

@@ -30,7 +30,8 @@ class Passkey(Task):
         | The rain falls on the hill. ... Nothing is new today.| What is the pass key? The pass key is| 40713.|
         '- depth 0.1: a tenth of the filler stands before the key                              answer: -'------'
 
-    Scored by greedy decoding: the first digits that the model writes must be the key. A guess scores 10^-digits.
+    Scored by greedy decoding: the first thing written must be the key, which something else than a digit ends, within
+    as many tokens as the key has digits and two more. A guess scores 10^-digits.
     """
 
     name: ClassVar[str] = "passkey"
@@ -77,8 +78,11 @@ class Passkey(Task):
         return max(len(example.answer), len(example.target) + 2)
 
     def score(self, example: Example, forced: np.ndarray, written: np.ndarray) -> dict[str, float]:
-        """Whether the first digits written are the key; and whether each of its tokens was likeliest in its place."""
-        found = re.match(r"\s*([0-9]+)", self.text(written))
+        """Whether the first digits written are the key; and whether each of its tokens was likeliest in its place.
+
+        A key after so much space that its end is not seen is wrong: more digits might have followed.
+        """
+        found = re.match(r"\s*([0-9]+)[^0-9]", self.text(written))
         key = len(example.answer) - len(self._stop)
         return {
             "accuracy": float(bool(found) and found.group(1) == example.target),

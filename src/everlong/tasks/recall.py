@@ -89,6 +89,10 @@ class Recall(Task):
             options=tuple(VALUES[value] for value in values),
         )
 
+    def training_cells(self, length: int) -> list[dict[str, Any]]:
+        """The numbers of facts; distances are not trained on."""
+        return [{"length": length, "facts": facts, "distance": None} for facts in self.config.facts]
+
     def training_parameters(self, random: np.random.Generator, length: int, index: int) -> dict[str, Any]:
         """One of the numbers of facts, standing anywhere."""
         return {"length": length, "facts": int(random.choice(self.config.facts)), "distance": None}
@@ -98,8 +102,8 @@ class Recall(Task):
         return max(len(example.answer), 3)
 
     def score(self, example: Example, forced: np.ndarray, written: np.ndarray) -> dict[str, float]:
-        """Whether the first thing written is the value; and whether it is any value of the prompt."""
-        found = re.match(r"\s*([0-9])(?![0-9])", self.text(written))
+        """Whether the first thing written is the value, its end seen; and whether it is any value of the prompt."""
+        found = re.match(r"\s*([0-9])[^0-9]", self.text(written))
         said = found.group(1) if found else ""
         value = len(example.answer) - len(self._stop)
         return {
@@ -109,11 +113,17 @@ class Recall(Task):
         }
 
     def floors(self, parameters: Parameters, examples: Sequence[Example]) -> dict[str, float]:
-        """A guess among the values that stand in the prompt, and of the most frequent of them, over these examples."""
-        chance, frequent = [], []
+        """What is right over these examples of a guess among the prompt's values, of the most frequent and of the last.
+
+        The last value is right wherever the fact asked for is the nearest, as it must be where the distance is shorter
+        than another fact.
+        """
+        chance, frequent, last = [], [], []
         for example in examples:
             counts = Counter(example.options)
             best = [value for value, count in counts.items() if count == max(counts.values())]
             chance.append(1 / len(counts))
             frequent.append((example.target in best) / len(best))
-        return {"chance": float(np.mean(chance)), "most frequent": float(np.mean(frequent))}
+            last.append(example.target == example.options[-1])
+        means = {"chance": chance, "most frequent": frequent, "last value": last}
+        return {name: float(np.mean(of_all)) for name, of_all in means.items()}

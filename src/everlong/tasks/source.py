@@ -22,6 +22,9 @@ class TaskSource:
         seed: of the draws.
         prefix: tokens before each example, from the ends of others of its length: an example begins its document, so
             what a method reads before it is unrelated to it, as a state that is passed on is.
+
+    Raises:
+        EverlongError: the length is too short for any example that may be drawn.
     """
 
     data_order = "shuffled"
@@ -29,7 +32,9 @@ class TaskSource:
     def __init__(self, task: Task, *, length: int, batch_size: int, seed: int, prefix: int = 0):
         self.length, self.batch_size = length, batch_size
         self._task, self._seed, self._prefix = task, seed, prefix
-        self.batch(0)  # what does not fit is refused before any work
+        self.batch(0)  # what cannot be made, and what does not fit, is refused before any work
+        for parameters in task.training_cells(task.training_length(np.random.default_rng(seed), length - prefix)):
+            task.check_fits(parameters)
 
     def batch(self, step: int, rows: range | None = None) -> Batch:
         """The batch of a step, counted from 0, or only some of its rows; a function of the seed and the step alone."""

@@ -125,6 +125,11 @@ def _source(
     if config.task is not None:
         if config.data_order is not None:
             raise EverlongError(f"--data-order {config.data_order} is of text; give none beside --task {config.task}")
+        if intervention.data_order not in ("any", TaskSource.data_order):
+            raise EverlongError(
+                f"--method {config.method} goes on with one text from row to row, and each example of --task "
+                f"{config.task} is a text of its own: choose another method, such as state_passing"
+            )
         task = TASKS[config.task](getattr(config.tasks, config.task), tokenizer, training=True)
         # a row is an example: as many of them score as many answers, whatever the length of a row
         prefix = intervention.unscored_prefix
