@@ -137,7 +137,11 @@ def test_a_doctor_that_was_stopped_is_not_said_to_go_on(tmp_path):
 def test_the_page_of_a_doctor_has_every_check_and_where_each_fact_was_read(tmp_path):
     page = report(tmp_path, "doctor", ("doctor",))
     for words in (
-        *("tiny: gla, 7 parameters, everlong format.", "2 rows of 131 random tokens (seed 0)", "any split gives the whole"),
+        *(
+            "tiny: gla, 7 parameters, everlong format.",
+            "2 rows of 131 random tokens (seed 0)",
+            "any split gives the whole",
+        ),
         *("5.6 eps", "1000 eps", "5 splits", "d_model", "model.d_model", "what it has learned"),
     ):
         assert page.has(words), words

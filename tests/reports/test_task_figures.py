@@ -3,6 +3,7 @@
 import csv
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from everlong.records.tasks import Score
@@ -63,7 +64,7 @@ def test_a_mean_over_cells_that_came_out_alike_keeps_a_width(run, mean, lower, u
     run.save("evaluation-babilong", replace(BABILONG, cells=cells))
     chart = task_figure(load_results(run))
     assert chart is not None
-    band = chart.figure.axes[0].collections[0].get_paths()[0].vertices
+    band = np.asarray(chart.figure.axes[0].collections[0].get_paths()[0].vertices)
     assert band[:, 1].min() == pytest.approx(mean - (mean - lower) / 10**0.5)
     assert band[:, 1].max() == pytest.approx(mean + (upper - mean) / 10**0.5)
 

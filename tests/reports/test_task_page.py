@@ -49,8 +49,8 @@ def test_the_headline_says_what_was_measured_on_which_model_and_what_came_out(te
 def test_the_facts_are_under_the_headline(page):
     for words in (
         "tiny: gla, 7 parameters, trained on 512 tokens; tokenizer bytes.",
-        "20 examples a cell, seed 0, 3,400 tokens of prompts read from the zero state; backend chunked on cpu, float32.",
-        "Intervals: 95%, over the examples, a cell at a time; Wilson's where each score is right or wrong, else Student's t",
+        "20 examples a cell, seed 0, 3,400 tokens of prompts read from the zero state; backend chunked on cpu, float32",
+        "Intervals: 95%, over the examples, a cell at a time; Wilson's where each score is right or wrong",
         "Length: letters of the string.",
         "Length: tokens of prompt and answer.",
         "wording",

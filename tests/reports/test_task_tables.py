@@ -30,8 +30,8 @@ def test_the_task_table_fits_and_cuts_no_number(record, width):
             assert f"{floor:.2g}" in words
         for value in one.parameters.values():
             assert (f"{value:,}" if isinstance(value, int) else str(value)) in words
-    for name in (*record.cells[0].parameters, "nats", *(part for name in record.measures for part in name.split("_"))):
-        assert name in words
+    headers = "_".join((*record.cells[0].parameters, *record.measures, "nats"))
+    assert set(headers.split("_")) <= set(words)
     assert words.count("floor:") == 3
 
 
