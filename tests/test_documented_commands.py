@@ -20,7 +20,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 COMMAND = re.compile(
     r"(?:everlong|python -m (?P<module>everlong\.recipes\.\w+|benchmarks(?:\.\w+)?))(?P<rest> [^`\n#|]*)"
 )
-FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z_-]*")
 ALONE = re.compile(r"`(--[^`]*)`")
 ARCHITECTURES = ("gla", "mamba1", "mamba2", "rwkv6")
 VERBS = ("convert", "diagnose", "doctor", "evaluate", "generate", "repair", "report", "train")

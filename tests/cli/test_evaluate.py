@@ -30,17 +30,39 @@ def test_every_task_leaves_a_record_and_the_page_is_the_last_line(arguments, tmp
     printed = capsys.readouterr().out
     run = tmp_path / "run"
     assert printed.strip().splitlines()[-1] == str(run / "report.html")
-    cells = {"passkey": 4, "recall": 2, "copying": 2, "babilong": 4}
+    cells, floors = {"passkey": 4, "recall": 2, "copying": 2, "babilong": 4}, 0
     for task, count in cells.items():
         record = load_record(run / "records" / f"evaluation-{task}.json")
         assert (record.task, record.context, record.tokenizer, len(record.cells)) == (task, 16, "bytes", count)
         assert {cell.parameters["length"] for cell in record.cells} == {200, 1024}
         assert all(cell.examples == 3 for cell in record.cells)
         assert task in printed
+        floors += len(record.cells[0].floors)
     assert {path.name for path in (run / "figures").glob("*.svg")} == {"passkey.svg", "tasks.svg"}
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "Passkey retrieval" in page
-    assert "unfinished" not in page
+    for words in ("unfinished", "Nothing is measured", "Loss is not a task"):
+        assert words not in page
+    assert "tiny on passkey, recall, copying and babilong, lengths 200 and 1,024: above every floor" in page
+    assert "floor: most frequent" in page
+    assert "…" not in printed
+    assert printed.count("floor:") == floors
+
+
+def test_cells_that_are_given_twice_count_once_and_it_is_said(model, tmp_path, capsys):
+    babi = tmp_path / "babi"
+    write_babi(babi)
+    (tmp_path / "book.txt").write_text("It was a dull day in the town. " * 300)
+    tasks = ["--task", "passkey", "recall", "babilong", "--babi", str(babi), "--books", str(tmp_path / "book.txt")]
+    grid = ["--lengths", "1k", "1024", "--wording", "compact", "--depths", ".5", "0.50", ".9", "--facts", "2", "2"]
+    where = ["--questions", "qa1", "qa1", "--examples", "2", "--cache", str(tmp_path / "cache"), "--backend", "chunked"]
+    run = tmp_path / "run"
+    assert main(["evaluate", str(model), *tasks, *grid, *where, "--output", str(run)]) == 0
+    said = capsys.readouterr().err
+    for task, count, again in (("passkey", 2, "4 of 6"), ("recall", 1, "3 of 4"), ("babilong", 1, "3 of 4")):
+        cells = load_record(run / "records" / f"evaluation-{task}.json").cells
+        assert len(cells) == len({repr(cell.parameters) for cell in cells}) == count
+        assert f"{task}: {again} cells are given again (1k is 1024) and count once." in said
 
 
 def test_a_killed_run_goes_on_with_the_cell_after_the_last(arguments, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from everlong.records.diagnosis import Curve, Diagnosis, Excess, Verdict
+from everlong.records.doctor import Backend, Check, Doctor, Fact, StateLeaf
 from everlong.records.repair import Repair, Row
 from everlong.records.training import Exposure, Training
 from everlong.runs import Run
@@ -198,6 +199,31 @@ def make_repair(labels: Iterable[str] = tuple(MODELS)) -> Repair:
     )
 
 
+def make_doctor() -> Doctor:
+    """A model in which nothing is wrong."""
+    return Doctor(
+        model="tiny",
+        format="everlong",
+        architecture="gla",
+        parameters=7,
+        context=CONTEXT,
+        facts=(Fact(name="d_model", value="4", source="model.d_model"),),
+        backends=(Backend(name="cpu", reason=None, chosen=True),),
+        state=(StateLeaf(name="state", role="recurrent", shape=(2, 2), dtype="float32", layers=1, bytes=16),),
+        checks=(
+            Check(name="logits are finite", ok=True, words="over 131 random tokens, 2 rows"),
+            Check(name="any split gives the whole", ok=True, words="5 splits", value=5.6, bound=1e3, unit="eps"),
+        ),
+        rows=2,
+        length=131,
+        seed=0,
+        backend="cpu",
+        device="cpu",
+        dtype="float32",
+        seconds=3.0,
+    )
+
+
 def fill_run(run: Run, records: Iterable[str] | None = None, steps: int = 100) -> Run:
     """Puts records into a run folder: all of a repair, or those named."""
     makers = {
@@ -206,6 +232,7 @@ def fill_run(run: Run, records: Iterable[str] | None = None, steps: int = 100) -
         "repair": make_repair(),
     }
     names = tuple(makers) if records is None else tuple(records)
+    makers["doctor"] = make_doctor()
     for name in names:
         run.save(name, makers[name])
     random = np.random.default_rng(2)
@@ -218,7 +245,8 @@ def fill_run(run: Run, records: Iterable[str] | None = None, steps: int = 100) -
 
 def make_run(folder: Path, verb: str = "repair", records: Iterable[str] | None = None) -> Run:
     """A run folder with synthetic records."""
-    config = {"model": "bundled", "data": {"paths": ["stdlib"], "seed": 0}, "methods": ["state_passing"], "reach": None}
+    model = {"architecture": "mamba2"} if verb == "train" else "bundled"
+    config = {"model": model, "data": {"paths": ["stdlib"], "seed": 0}, "methods": ["state_passing"], "reach": None}
     return fill_run(Run.create(folder, verb, config), records)
 
 

@@ -1,3 +1,5 @@
+import html
+import json
 import re
 import subprocess
 import sys
@@ -115,6 +117,8 @@ def test_what_comes_from_model_and_data_is_escaped(tmp_path):
         ("train", ("training-zero",), "the loss went from 1.470 to 1.440", True),
         ("train", ("training-zero", "diagnosis-zero"), "breaks at 512", True),
         ("train", (), "Nothing is measured yet", False),
+        ("evaluate", (), "Nothing is measured yet", False),
+        ("doctor", ("doctor",), "tiny: Nothing is wrong: all 2 checks are within their bounds.", True),
     ],
 )
 def test_a_run_of_any_verb_has_a_page_that_says_whether_it_is_finished(tmp_path, verb, records, words, finished):
@@ -122,6 +126,56 @@ def test_a_run_of_any_verb_has_a_page_that_says_whether_it_is_finished(tmp_path,
     assert page.has(words)
     assert page.has("This run is unfinished") is not finished
     assert page.has(f"everlong {verb} --resume") is not finished
+
+
+def test_a_doctor_that_was_stopped_is_not_said_to_go_on(tmp_path):
+    page = report(tmp_path, "doctor", ())
+    assert page.has("This run is unfinished")
+    assert not page.has("--resume")
+
+
+def test_the_page_of_a_doctor_has_every_check_and_where_each_fact_was_read(tmp_path):
+    page = report(tmp_path, "doctor", ("doctor",))
+    for words in (
+        *(
+            "tiny: gla, 7 parameters, everlong format.",
+            "2 rows of 131 random tokens (seed 0)",
+            "any split gives the whole",
+        ),
+        *("5.6 eps", "1000 eps", "5 splits", "d_model", "model.d_model", "what it has learned"),
+    ):
+        assert page.has(words), words
+
+
+def test_the_page_of_a_training_says_what_was_trained_and_nothing_of_documents_or_repairs(tmp_path):
+    page = report(tmp_path, "train", ("training-zero",))
+    for words in (
+        "Trained from scratch: mamba2, on stdlib; every row starts from zero; rows of 64 tokens, 100 steps",
+        "The loss is that on the rows it was trained on",
+    ):
+        assert page.has(words), words
+    for words in ("choice of documents", "by its repair", "one repair is one case"):
+        assert not page.has(words), words
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["/a/bin/everlong", "repair", "--reach", "9", "--output", "my run"], "everlong repair --reach 9"),
+        (["/a/everlong/__main__.py", "repair", "a b", "--output=run"], "everlong repair 'a b'"),
+        (["/a/src/everlong/recipes/recall.py", "--seeds", "2"], "python -m everlong.recipes.recall --seeds 2"),
+        (["/b/pytest/__main__.py", "-q"], "python /b/pytest/__main__.py -q"),
+        (["/a/bin/everlong", "repair", "--resume", "run"], None),
+        ([], None),
+    ],
+)
+def test_the_page_gives_the_commands_that_make_the_run_and_the_page_again(tmp_path, command, shown):
+    with make_run(tmp_path / "run", records=()) as run:
+        path = run.path / "environment.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "command": command}))
+        text = write_report(run).read_text(encoding="utf-8")
+    blocks = [html.unescape(block) for block in re.findall(r"<pre>(.*?)</pre>", text, re.DOTALL)]
+    assert blocks[:-1] == [*([shown] if shown else []), f"everlong report {tmp_path / 'run'}"]
 
 
 def test_torn_metrics_and_missing_files_do_no_harm(tmp_path):

@@ -1,19 +1,23 @@
 """What the page says in words and rows: what was run, on what, how it was decided, and what it does not show."""
 
+import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from everlong.records.diagnosis import Diagnosis
 from everlong.records.training import Training
+from everlong.reports import _task_facts
 from everlong.reports._results import Results
-from everlong.reports._words import duration, estimate, plural, positions
+from everlong.reports._words import duration, estimate, method_name, plural, positions
+from everlong.reports.checks import finding
 
 Rows = list[tuple[str, str]]
 ARM_HEADERS = ("steps", "scored tokens", "tokens read", "first loss", "final loss", "backend", "time", "model")
 
 
 def headline(results: Results) -> str:
-    """The verdict in one sentence."""
+    """The verdict, or what was measured, in one sentence."""
     if results.repair:
         return results.repair.sentence
     if results.experiment:
@@ -31,14 +35,36 @@ def headline(results: Results) -> str:
             f"token in {plural(training.steps, 'step')}."
             for label, training in results.trainings.items()
         )
+    if results.evaluations:
+        return _task_facts.headline(results)
+    if results.doctor:
+        return f"{results.doctor.model}: {finding(results.doctor)}"
+    if results.cells:
+        return f"No task of this run of everlong {results.verb} is finished yet."
     return f"Nothing is measured yet in this run of everlong {results.verb}."
 
 
+def title(results: Results) -> str:
+    """The verb and the model."""
+    measured = (results.base, *results.evaluations.values(), results.doctor)
+    return ": ".join([f"Everlong {results.verb}", *[record.model for record in measured if record][:1]])
+
+
+def done(results: Results) -> list[str]:
+    """What there is of a run that is unfinished."""
+    return [
+        *(f"diagnosis: {results.name(label)}" for label in results.diagnoses),
+        *(f"training: {results.name(label)}" for label in results.trainings),
+        *(f"evaluation: {task}" for task in results.evaluations),
+        *(f"{plural(count, 'cell')} of {task}" for task, count in results.cells.items()),
+    ]
+
+
 def facts(results: Results) -> list[str]:
-    """The model and the reading, in two lines under the headline."""
+    """The model and the reading, in a line or two under the headline."""
     base = results.base
     if base is None:
-        return []
+        return [*_task_facts.facts(results), *_training_facts(results), *_doctor_facts(results)]
     return [
         f"{base.model}: {base.architecture}, {base.parameters:,} parameters, trained on {base.context:,} tokens, read "
         f"to {base.length:,}.",
@@ -151,6 +177,8 @@ def times(results: Results) -> Rows:
     else:
         seconds = {f"diagnosis of {results.name(k)}": v.seconds for k, v in results.diagnoses.items()}
         seconds |= {f"training of {results.name(k)}": v.seconds for k, v in results.trainings.items()}
+        seconds |= _task_facts.times(results)
+        seconds |= {"examination": results.doctor.seconds} if results.doctor else {}
     rows = [(phase, duration(value)) for phase, value in seconds.items()]
     return [*rows, ("together", duration(sum(seconds.values())))] if len(rows) > 1 else rows
 
@@ -178,8 +206,34 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
             yield f"{prefix}{key}", "not set" if value is None else str(value)
 
 
+def commands(results: Results, folder: Path) -> Rows:
+    """How the run was started, without its folder, and how this page is made again."""
+    started = list(map(str, results.environment.get("command", ())))
+    rows = [("this page, from the records alone", shlex.join(["everlong", "report", str(folder)]))]
+    if not started:
+        return rows
+    program, arguments = _program(started[0]), started[1:]
+    if program != ["everlong"]:
+        return [("the process that this run was a part of", shlex.join([*program, *arguments])), *rows]
+    if "--resume" in arguments or any(argument.startswith("--resume=") for argument in arguments):
+        return rows
+    return [("the run, in a new folder", shlex.join([*program, *_without_output(arguments)])), *rows]
+
+
 def limits(results: Results) -> list[str]:
     """What a reader must not take from the page."""
+    if results.verb == "evaluate":
+        return _task_facts.limits(results)
+    if results.verb == "doctor":
+        return [
+            "Random tokens were read: the checks say whether the model is computed rightly, not what it has learned."
+        ]
+    if results.verb == "train" and not results.diagnoses:
+        return [
+            "The loss is that on the rows it was trained on: how far the model can read beyond them, and how well it "
+            "reads other text, is not measured here; everlong diagnose does.",
+            "One training is one case: another seed gives another model.",
+        ]
     base, explained = results.base, any(results.measures.values())
     reach = f"Nothing beyond {base.length:,} tokens was read. " if base else ""
     return [
@@ -196,6 +250,54 @@ def limits(results: Results) -> list[str]:
             else ()
         ),
     ]
+
+
+def _training_facts(results: Results) -> list[str]:
+    """What was trained on what."""
+    if results.verb != "train":
+        return []
+    config = results.config
+    start, task = config.get("start"), config.get("task")
+    model = f"from {start}" if start else f"from scratch: {config.get('model', {}).get('architecture', 'not known')}"
+    text = task or ", ".join(config.get("data", {}).get("paths") or ()) or "the default text"
+    return [
+        f"Trained {model}, on {text}; {_rows_start(training.method)}; rows of {training.context:,} tokens, "
+        f"{plural(training.steps, 'step')}, {training.scored_tokens:,} scored tokens; backend {training.backend}."
+        for training in results.trainings.values()
+    ]
+
+
+def _rows_start(method: str) -> str:
+    return "every row starts from zero" if method == "zero" else method_name(method)
+
+
+def _doctor_facts(results: Results) -> list[str]:
+    doctor = results.doctor
+    if doctor is None:
+        return []
+    return [
+        f"{doctor.model}: {doctor.architecture}, {doctor.parameters:,} parameters, {doctor.format} format.",
+        f"Measured on {doctor.rows} rows of {doctor.length} random tokens (seed {doctor.seed}); backend "
+        f"{doctor.backend} on {doctor.device}, {doctor.dtype}.",
+    ]
+
+
+def _program(path: str) -> list[str]:
+    """The words that start a program again whose first argument was ``path``."""
+    parts = Path(path).with_suffix("").parts
+    if parts[-1:] == ("everlong",) or parts[-2:] == ("everlong", "__main__"):
+        return ["everlong"]
+    if "everlong" in parts:  # a recipe
+        return ["python", "-m", ".".join(parts[len(parts) - 1 - parts[::-1].index("everlong") :])]
+    return ["python", path]
+
+
+def _without_output(arguments: list[str]) -> Iterator[str]:
+    skip = False
+    for argument in arguments:
+        if not skip and argument != "--output" and not argument.startswith("--output="):
+            yield argument
+        skip = argument == "--output"
 
 
 def _arm(training: Training) -> tuple[str, ...]:

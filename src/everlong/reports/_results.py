@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from everlong.records.diagnosis import Diagnosis, Overview
+from everlong.records.doctor import Doctor
 from everlong.records.experiment import Experiment
 from everlong.records.repair import Repair
 from everlong.records.tasks import TaskEvaluation
@@ -39,8 +40,11 @@ class Results:
     trainings: dict[str, Training]
     repair: Repair | None
     experiment: Experiment | None
+    doctor: Doctor | None
     evaluations: dict[str, TaskEvaluation]
     """By task."""
+    cells: dict[str, int]
+    """Task -> cells of it that are done, of the tasks that are not."""
     overview: Overview | None
     measures: dict[str, dict[str, Any]]
     """Measure -> label -> its record (``everlong.records.measurements``)."""
@@ -63,9 +67,16 @@ class Results:
     @property
     def finished(self) -> bool:
         """Whether the record that ends the verb's work is there."""
+        if self.verb == "evaluate":
+            return bool(self.evaluations) and all(task in self.evaluations for task in self.config.get("task", ()))
         repaired = self.repair or self.experiment
-        last = {"diagnose": self.overview, "repair": repaired, "train": self.trainings, "evaluate": self.evaluations}
+        last = {"diagnose": self.overview, "repair": repaired, "train": self.trainings, "doctor": self.doctor}
         return bool(last.get(self.verb, self.diagnoses))
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the verb has --resume."""
+        return self.verb != "doctor"
 
     def name(self, label: str) -> str:
         """The name of a model: outside a repair nothing comes "before", so the model goes by its own name."""
@@ -89,7 +100,9 @@ def load_results(run: Run) -> Results:
         trainings=_family(run, "training-", names),
         repair=run.load("repair") if "repair" in names else None,
         experiment=run.load("experiment") if "experiment" in names else None,
-        evaluations=_family(run, "evaluation-", names),
+        doctor=run.load("doctor") if "doctor" in names else None,
+        evaluations=_evaluations(run, names),
+        cells=_unfinished_cells(names),
         overview=run.load("overview") if "overview" in names else None,
         measures={measure: _family(run, f"{measure}-", names) for measure in MEASURES},
         losses=_read_losses(run),
@@ -107,6 +120,17 @@ def mean_losses(losses: np.ndarray, targets: np.ndarray | None = None) -> np.nda
 def _family(run: Run, prefix: str, names: list[str]) -> dict[str, Any]:
     labels = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
     return {label: run.load(prefix + label) for label in _ordered(labels)}
+
+
+def _evaluations(run: Run, names: list[str]) -> dict[str, TaskEvaluation]:
+    """In the order in which the tasks were asked for."""
+    found = _family(run, "evaluation-", names)
+    return {task: found[task] for task in dict.fromkeys([*run.config.get("task", ()), *found]) if task in found}
+
+
+def _unfinished_cells(names: list[str]) -> dict[str, int]:
+    tasks = [name.split("-")[1] for name in sorted(names) if name.startswith("cell-")]
+    return {task: tasks.count(task) for task in dict.fromkeys(tasks) if f"evaluation-{task}" not in names}
 
 
 def _ordered(labels: set[str]) -> list[str]:

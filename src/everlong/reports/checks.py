@@ -37,8 +37,16 @@ def doctor_lines(record: Doctor) -> tuple[str, ...]:
         f"Measured on {record.rows} rows of {record.length} random tokens (seed {record.seed}) by backend "
         f"{record.backend} on {record.device} in {record.dtype}. 1 eps: the dtype's epsilon of the largest logit (or, "
         "in the state, of the largest number of the leaf).",
-        _sentence(record),
+        finding(record),
     )
+
+
+def finding(record: Doctor) -> str:
+    """What is wrong, or that nothing is, in one sentence."""
+    if not record.wrong:
+        return f"Nothing is wrong: all {len(record.checks)} checks are within their bounds."
+    found = "; ".join(f"{check.name}: {_result(check)}" for check in record.wrong)
+    return f"WRONG, {len(record.wrong)} of {len(record.checks)} checks: {found}."
 
 
 def conversion_table(record: Conversion) -> Table:
@@ -60,19 +68,17 @@ def conversion_lines(record: Conversion) -> tuple[str, ...]:
     return ("The same model, proven.", record.target)
 
 
-def _sentence(record: Doctor) -> str:
-    if not record.wrong:
-        return f"Nothing is wrong: all {len(record.checks)} checks are within their bounds."
-    found = "; ".join(f"{check.name}: {_result(check)}" for check in record.wrong)
-    return f"WRONG, {len(record.wrong)} of {len(record.checks)} checks: {found}."
+def check_cells(check: Check) -> tuple[str, str, str]:
+    """What was seen, what is the most, and what it is, in words."""
+    seen = "" if check.value is None else f"{number(check.value)} {check.unit}".rstrip()
+    bound = "" if check.bound is None else f"{number(check.bound)} {check.unit}".rstrip()
+    return seen, bound, check.words
 
 
 def _checks(checks: Sequence[Check]) -> Table:
     table = _table("check", "", "seen", "bound", "")
     for check in checks:
-        seen = "" if check.value is None else f"{number(check.value)} {check.unit}".rstrip()
-        bound = "" if check.bound is None else f"{number(check.bound)} {check.unit}".rstrip()
-        table.add_row(check.name, OK if check.ok else WRONG, seen, bound, Text(check.words))
+        table.add_row(check.name, OK if check.ok else WRONG, *map(Text, check_cells(check)))
     return table
 
 

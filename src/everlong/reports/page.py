@@ -17,7 +17,10 @@ from everlong.reports._experiment_blocks import arm_blocks, contrast_lines
 from everlong.reports._experiment_blocks import legend as arm_terms
 from everlong.reports._results import Results, load_results, mean_losses
 from everlong.reports._styles import styles_of
+from everlong.reports._task_blocks import legend as task_terms
+from everlong.reports._task_blocks import score_words, task_block
 from everlong.reports._words import interval, policy_name, positions, signed
+from everlong.reports.checks import check_cells
 from everlong.reports.figures import write_figures
 from everlong.reports.findings import findings
 from everlong.runs import Run, write_bytes
@@ -61,17 +64,17 @@ def _render(results: Results, charts: tuple[DrawnChart, ...], folder: Path) -> s
         **_head(results),
         **_result(results),
         **_experiment(results),
+        **_tasks(results),
         **_decision(results),
-        **_run(results),
+        **_run(results, folder),
     )
 
 
 def _head(results: Results) -> dict[str, Any]:
-    base = results.base
     return {
         "version": results.environment.get("packages", {}).get("everlong") or _own_version(),
         "started": str(results.environment.get("started", "")).replace("T", " ")[:16],
-        "title": f"Everlong {results.verb}" + (f": {base.model}" if base else ""),
+        "title": _facts.title(results),
         "headline": _facts.headline(results),
         "facts": _facts.facts(results),
         "warnings": [
@@ -79,10 +82,7 @@ def _head(results: Results) -> dict[str, Any]:
             *(results.overview.warnings if results.overview else ()),
             *(f"Exceeds the bound that was asked for: {words}." for words in _exceeded(results)),
         ],
-        "done": [
-            *(f"diagnosis: {results.name(label)}" for label in results.diagnoses),
-            *(f"training: {results.name(label)}" for label in results.trainings),
-        ],
+        "done": _facts.done(results),
     }
 
 
@@ -118,6 +118,17 @@ def _experiment(results: Results) -> dict[str, Any]:
     }
 
 
+def _tasks(results: Results) -> dict[str, Any]:
+    evaluations = results.evaluations.values()
+    return {
+        "tasks": [(evaluation, task_block(evaluation)) for evaluation in evaluations],
+        "task_terms": task_terms(evaluations),
+        "task_settings": [(evaluation.task, list(_facts.flat(evaluation.settings))) for evaluation in evaluations],
+        "score_words": score_words,
+        "checks": [(check, check_cells(check)) for check in results.doctor.checks] if results.doctor else [],
+    }
+
+
 def _decision(results: Results) -> dict[str, Any]:
     views = []
     for label, diagnosis in results.diagnoses.items():
@@ -144,7 +155,7 @@ def _decision(results: Results) -> dict[str, Any]:
     }
 
 
-def _run(results: Results) -> dict[str, Any]:
+def _run(results: Results, folder: Path) -> dict[str, Any]:
     base = results.base
     return {
         "proposal": results.repair.proposal if results.repair else "",
@@ -156,6 +167,7 @@ def _run(results: Results) -> dict[str, Any]:
         "documents": list(zip(base.documents, base.document_tokens, base.offsets, strict=True)) if base else [],
         "models": _facts.models(results),
         "measures": _facts.measures(results),
+        "commands": _facts.commands(results, folder),
         "settings": list(_facts.flat(results.config)),
         "machine": list(_facts.flat(results.environment)),
         "limits": _facts.limits(results),

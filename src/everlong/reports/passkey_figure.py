@@ -5,11 +5,12 @@ from matplotlib.figure import Figure
 
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._results import Results
+from everlong.reports._task_blocks import csv_table
 
 CAPTION = (
     "Share of {examples} passkeys that the model says right after prompts of each length (tokens, across) with the key "
-    "at each depth (share of the filler before it, down); in the CSV with {confidence:.0%} Wilson intervals. A guess "
-    "scores {chance:.0e}.{context}"
+    "at each depth (share of the filler before it, down). A guess scores {chance:.0e}. The CSV has every measure, with "
+    "intervals of {confidence:.0%}, and the floors.{context}"
 )
 
 
@@ -39,6 +40,7 @@ def passkey_figure(results: Results) -> Chart | None:
     line = 0 < within < len(lengths)
     if line:
         axes.axvline(within - 0.5, color="#D55E00", linewidth=2)
+    columns, rows = csv_table([evaluation])
     return Chart(
         name="passkey",
         title="Passkey retrieval",
@@ -49,14 +51,6 @@ def passkey_figure(results: Results) -> Chart | None:
             context=f" Right of the line, beyond the training length of {context:,} tokens." if line else "",
         ),
         figure=figure,
-        columns=("length", "depth", "examples", "mean", "lower", "upper"),
-        rows=tuple(
-            (
-                length,
-                depth,
-                cell.examples,
-                *(getattr(cell.scores[measure], name) for name in ("mean", "lower", "upper")),
-            )
-            for (length, depth), cell in sorted(cells.items())
-        ),
+        columns=columns,
+        rows=rows,
     )

@@ -1,54 +1,49 @@
 """The table of a sweep for the terminal."""
 
-from typing import Any
-
-from rich.table import Table
 from rich.text import Text
 
 from everlong.records.sweep import Sweep
+from everlong.reports._pieces import Column, Pieces, texts
 from everlong.reports._words import method_name, plural
 
 
-def sweep_table(sweep: Sweep) -> Table:
+def sweep_table(sweep: Sweep) -> Pieces:
     """A row a cell, a column an arm: the mean with its interval; whole intervals above every floor stand in bold."""
-    seeds = plural(len(sweep.seeds), "seed")
-    table = _table(sweep, f"{sweep.task}: {sweep.measures[0].replace('_', ' ')} over {seeds}")
-    table.add_column("floor", justify="right")
-    blank = [""] * (len(sweep.cells[0]) - 1)
-    learned = [f"{arm.share[0]:.2f} [{arm.share[1]:.2f}, {arm.share[2]:.2f}]" for arm in sweep.arms]
-    table.add_row(*blank, "seeds that learn", *learned, "")
-    table.add_row(*blank, "learning rate", *(f"{sweep.learning_rates[arm.chosen]:g}" for arm in sweep.arms), "")
-    for place, cell in enumerate(sweep.cells):
-        floor = max(sweep.floors[place].values())
-        scores = []
-        for arm in sweep.arms:
-            mean, lower, upper = (float(values[place]) for values in (arm.mean, arm.lower, arm.upper))
-            scores.append(Text(f"{mean:.2f} [{lower:.2f}, {upper:.2f}]", style="bold" if lower > floor else ""))
-        table.add_row(*_names(cell), *scores, f"{floor:.2g}")
-    return table
-
-
-def other_table(sweep: Sweep, measure: str) -> Table:
-    """The means of another measure, at the learning rates of the first, without intervals."""
-    table = _table(sweep, f"{sweep.task}: {measure.replace('_', ' ')}")
-    for place, cell in enumerate(sweep.cells):
-        means = [f"{arm.scores[measure][arm.chosen, :, place].mean():.2f}" for arm in sweep.arms]
-        table.add_row(*_names(cell), *means)
-    return table
-
-
-def _table(sweep: Sweep, title: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.title, table.title_style, table.title_justify = Text(title), "bold", "left"
-    for name in sweep.cells[0]:
-        table.add_column(name, justify="right", no_wrap=True)
+    floors = [max(floors.values()) for floors in sweep.floors]
+    names = _names(sweep, ("seeds that learn", "learning rate"))
+    names.append(Column("floor", texts(["", "", *(f"{floor:.2g}" for floor in floors)]), right=True))
+    title = f"{sweep.task}: {sweep.measures[0].replace('_', ' ')} over {plural(len(sweep.seeds), 'seed')}"
+    columns = []
     for arm in sweep.arms:
-        table.add_column(method_name(arm.label), no_wrap=True)
-    return table
+        cells = [Text(_words(*arm.share)), Text(f"{sweep.learning_rates[arm.chosen]:g}")]
+        for mean, lower, upper, floor in zip(arm.mean, arm.lower, arm.upper, floors, strict=True):
+            cells.append(Text(_words(mean, lower, upper), "bold" if lower > floor else ""))
+        columns.append(Column(method_name(arm.label), tuple(cells)))
+    return Pieces(title, names, columns)
 
 
-def _names(cell: dict[str, Any]) -> list[str]:
-    return ["" if value is None else str(value) for value in cell.values()]
+def other_table(sweep: Sweep, measure: str) -> Pieces:
+    """The means of another measure, at the learning rates of the first, without intervals."""
+    columns = [
+        Column(method_name(arm.label), texts([f"{mean:.2f}" for mean in arm.scores[measure][arm.chosen].mean(axis=0)]))
+        for arm in sweep.arms
+    ]
+    return Pieces(f"{sweep.task}: {measure.replace('_', ' ')}", _names(sweep), columns)
+
+
+def _names(sweep: Sweep, above: tuple[str, ...] = ()) -> list[Column]:
+    """The parameters of the cells; what stands above these has its name in the last of them."""
+    parameters = list(sweep.cells[0])
+    last = parameters[-1]
+    columns = []
+    for name in parameters:
+        cells = ["" if cell[name] is None else str(cell[name]) for cell in sweep.cells]
+        columns.append(Column(name, texts([*(words if name == last else "" for words in above), *cells]), right=True))
+    return columns
+
+
+def _words(mean: float, lower: float, upper: float) -> str:
+    return f"{mean:.2f} [{lower:.2f},{upper:.2f}]"
 
 
 def sweep_lines(sweep: Sweep) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,11 +15,13 @@ from everlong.reports._axes import legend_on_top
 from everlong.reports._chart import WIDTH, Chart
 from everlong.reports._results import Results
 from everlong.reports._styles import OTHERS, Style, styles_of
+from everlong.reports._task_blocks import best_floor, csv_table
 
 CAPTION = (
     "The first measure of each task against the length, with intervals of {confidence:.0%} a point; dotted, the best "
     "floor: what a guess or a constant answer scores. Only a score above its floor says anything. Of more than {most} "
-    "lines in a panel their mean is drawn; the CSV has them all."
+    "lines in a panel their mean is drawn, with the interval that follows from theirs (Zou & Donner 2008); the CSV has "
+    "them all, with every measure and floor."
 )
 
 
@@ -45,13 +47,14 @@ def task_figure(results: Results) -> Chart | None:
             handles[label] = _draw(axes, points, styles[label])
         _finish(axes, evaluation)
     legend_on_top(figure, [(handle, label) for label, handle in handles.items()])
+    columns, rows = csv_table(evaluations)
     return Chart(
         name="tasks",
         title="Tasks by length",
         caption=CAPTION.format(confidence=evaluations[0].confidence, most=len(OTHERS)),
         figure=figure,
-        columns=("task", "swept", "length", "examples", "mean", "lower", "upper", "floor"),
-        rows=tuple(row for evaluation in evaluations for row in _rows(evaluation)),
+        columns=columns,
+        rows=rows,
     )
 
 
@@ -68,18 +71,20 @@ def _lines(evaluation: TaskEvaluation) -> dict[str, list[_Point]]:
 def _points(evaluation: TaskEvaluation, cells: Sequence[TaskCell]) -> Iterator[_Point]:
     for length in sorted({cell.parameters["length"] for cell in cells}):
         here = [cell for cell in cells if cell.parameters["length"] == length]
-        yield _Point(length, _mean(evaluation, here), fmean(_floor(cell) for cell in here))
+        yield _Point(length, _mean(evaluation, here), fmean(best_floor(cell) for cell in here))
 
 
 def _mean(evaluation: TaskEvaluation, cells: Sequence[TaskCell]) -> Score:
-    """One cell's own score; of several the mean of theirs, with a normal interval over the examples in each."""
-    measure = evaluation.measures[0]
-    if len(cells) == 1:
-        return cells[0].scores[measure]
-    mean = fmean(cell.scores[measure].mean for cell in cells)
-    variance = sum(cell.values[measure].var() / cell.examples for cell in cells) / len(cells) ** 2
-    half = NormalDist().inv_cdf(0.5 + evaluation.confidence / 2) * math.sqrt(variance)
-    return Score(mean=mean, lower=mean - half, upper=mean + half)
+    """One cell's own score; of several the mean of theirs, with an interval that is made from theirs.
+
+    It is that of Zou & Donner (2008, "MOVER"): each end's distances from the means add up in squares. So where all
+    cells came out at 0 or at 1 the interval keeps the width that so few examples leave, as the cells' own do.
+    """
+    scores = [cell.scores[evaluation.measures[0]] for cell in cells]
+    mean = fmean(score.mean for score in scores)
+    below = math.sqrt(sum((score.mean - score.lower) ** 2 for score in scores)) / len(scores)
+    above = math.sqrt(sum((score.upper - score.mean) ** 2 for score in scores)) / len(scores)
+    return Score(mean=mean, lower=mean - below, upper=mean + above)
 
 
 def _draw(axes: Axes, points: Sequence[_Point], style: Style) -> Line2D:
@@ -108,17 +113,6 @@ def _finish(axes: Axes, evaluation: TaskEvaluation) -> None:
     axes.grid(visible=True, axis="y")
     axes.set_xlabel(f"length ({evaluation.length_is})")
     axes.set_ylabel(f"{evaluation.task}: {evaluation.measures[0].replace('_', ' ')}")
-
-
-def _rows(evaluation: TaskEvaluation) -> Iterator[tuple]:
-    for cell in evaluation.cells:
-        score = cell.scores[evaluation.measures[0]]
-        values = (score.mean, score.lower, score.upper, _floor(cell))
-        yield (evaluation.task, _swept(cell), cell.parameters["length"], cell.examples, *values)
-
-
-def _floor(cell: TaskCell) -> float:
-    return max(cell.floors.values(), default=float("nan"))
 
 
 def _swept(cell: TaskCell) -> str:

@@ -1,30 +1,34 @@
-"""The table of a task's evaluation: a row a cell, every score with its interval, the floors beside it."""
+"""The table of a task for the terminal: a row a cell, every score with its interval, the floors beside the first."""
 
-from rich.table import Table
 from rich.text import Text
 
-from everlong.records.tasks import Score, TaskEvaluation
+from everlong.records.tasks import TaskEvaluation
+from everlong.reports._pieces import Column, Pieces, texts
+from everlong.reports._task_blocks import score_words, task_block, where
 
 
-def task_table(evaluation: TaskEvaluation) -> Table:
-    """A row a cell; a score whose whole interval lies above every floor stands in bold."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.title = Text(f"{evaluation.model}: {evaluation.task}")
-    table.title_style, table.title_justify = "bold", "left"
-    parameters, floors = list(evaluation.cells[0].parameters), list(evaluation.cells[0].floors)
-    for name in parameters:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in evaluation.measures:
-        table.add_column(name.replace("_", "\n"), no_wrap=True)
-    for name in floors:
-        table.add_column(f"floor:\n{name}", justify="right")
-    for cell in evaluation.cells:
-        best = max(cell.floors.values(), default=0.0)
-        scores = [Text(_words(cell.scores[name])) for name in evaluation.measures]
-        if cell.scores[evaluation.measures[0]].lower > best:
-            scores[0].stylize("bold")
-        table.add_row(*map(_value, cell.parameters.values()), *scores, *(f"{cell.floors[name]:.2g}" for name in floors))
-    return table
+def task_table(evaluation: TaskEvaluation) -> Pieces:
+    """The first score, its floors, then the others; a score whose whole interval lies above every floor is in bold."""
+    block = task_block(evaluation)
+    names = [
+        Column(name, texts([row.parameters[place] for row in block.rows]), right=True)
+        for place, name in enumerate(block.parameters)
+    ]
+    first, *others = (
+        Column(
+            name.replace("_", "\n"),
+            tuple(
+                Text(" ".join(score_words(row.scores[place])).rstrip(), "bold" if row.above and not place else "")
+                for row in block.rows
+            ),
+        )
+        for place, name in enumerate(block.measures)
+    )
+    floors = [
+        Column("floor:\n" + name.replace(" ", "\n"), texts([row.floors[place] for row in block.rows]), right=True)
+        for place, name in enumerate(block.floors)
+    ]
+    return Pieces(f"{evaluation.model}: {evaluation.task}", names, [first, *floors, *others])
 
 
 def task_lines(evaluation: TaskEvaluation) -> tuple[str, ...]:
@@ -35,14 +39,5 @@ def task_lines(evaluation: TaskEvaluation) -> tuple[str, ...]:
         f"{evaluation.confidence:.0%}, a cell at a time. Only a score above its floors says anything."
     ]
     for cell in evaluation.cells:
-        where = ", ".join(f"{name} {_value(value)}" for name, value in cell.parameters.items())
-        lines += [f"{where}: {note}." for note in cell.notes]
+        lines += [f"{where(cell)}: {note}." for note in cell.notes]
     return tuple(lines)
-
-
-def _words(score: Score) -> str:
-    return f"{score.mean:.2f} [{score.lower:.2f}, {score.upper:.2f}]"
-
-
-def _value(value: object) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,7 +1,9 @@
 """`everlong evaluate`: a model on tasks over a grid of lengths, one run folder, one record a task."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from everlong.checkpoints._checkpoint import Checkpoint
 from everlong.data.tokenizers import Tokenizer, load_tokenizer
@@ -37,7 +39,8 @@ def evaluate(config: EvaluateConfig, progress: Progress | None = None) -> tuple[
                 f"{checkpoint.model.config.vocab_size}: give the tokenizer that it was trained with, --tokenizer"
             )
         tasks = {name: TASKS[name](getattr(config.tasks, name), tokenizer) for name in dict.fromkeys(config.task)}
-        grids = {name: task.cells([parse_length(length) for length in config.lengths]) for name, task in tasks.items()}
+        lengths = [parse_length(length) for length in config.lengths]
+        grids = {name: _once(task, task.cells(lengths), progress) for name, task in tasks.items()}
         for name, task in tasks.items():  # what does not fit is refused before any work
             for cell in grids[name]:
                 task.example(cell, seed=config.runtime.seed, index=config.examples - 1)
@@ -53,6 +56,14 @@ def evaluate(config: EvaluateConfig, progress: Progress | None = None) -> tuple[
                     lambda task=task, cells=cells: _record(config, checkpoint, tokenizer, task, cells),
                 )
         return records, page_of(run)
+
+
+def _once(task: Task, cells: Sequence[dict[str, Any]], progress: Progress) -> list[dict[str, Any]]:
+    """Each cell once: 1k and 1024 are one length. Counted twice, one cell would look like two that agree."""
+    distinct = {repr(sorted(cell.items())): cell for cell in cells}
+    if again := len(cells) - len(distinct):
+        progress.say(f"{task.name}: {again} of {len(cells)} cells are given again (1k is 1024) and count once.")
+    return list(distinct.values())
 
 
 def _cell(
