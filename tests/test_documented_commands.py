@@ -23,6 +23,7 @@ COMMAND = re.compile(
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z_-]*")
 ALONE = re.compile(r"`(--[^`]*)`")
 ARCHITECTURES = ("gla", "mamba1", "mamba2", "rwkv6")
+OTHERS = {"--standalone", "--nproc", "--batch_size", "--max_batch_size"}  # torchrun's, and the harness's
 VERBS = ("convert", "diagnose", "doctor", "evaluate", "generate", "repair", "report", "train")
 
 
@@ -69,5 +70,5 @@ def test_every_documented_flag_is_one_of_its_command(command):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_flag_that_stands_alone_is_one_of_some_command(page):
     alone = {flag for code in ALONE.findall(page.read_text(encoding="utf-8")) for flag in FLAG.findall(code)}
-    unknown = alone - set().union(*map(flags_of, documented())) - {"--standalone", "--nproc"}
+    unknown = alone - set().union(*map(flags_of, documented())) - OTHERS
     assert not unknown, f"no command has {', '.join(sorted(unknown))}"
