@@ -122,7 +122,7 @@ class Dataset(Input):
 
     @cached_property
     def _revision(self) -> str:
-        """The hub's newest commit when it was first asked: a stream is read as its digest says, whatever comes after."""
+        """The hub's newest commit when it was first asked; a stream is read as of it, so as its digest says."""
         from huggingface_hub import HfApi
 
         assert isinstance(self.place, str)
