@@ -93,6 +93,16 @@ def test_repair_is_not_resumed_on_what_has_changed_though_an_arm_is_finished(own
     assert f"the {named} has changed since {run} was begun" in line
 
 
+@pytest.mark.parametrize(("what", "named"), [("text", "held out text"), ("model", "model before")])
+def test_diagnose_is_not_resumed_on_what_has_changed(own, capsys, what, named):
+    run = own / "run"
+    arguments = ["diagnose", str(own / "model"), "--data", str(own / "text"), "--measures", "none", *QUICK]
+    assert main([*arguments, "--output", str(run)]) == 0
+    change(own, what)
+    line = error_of(capsys, ["diagnose", "--resume", str(run)])
+    assert f"the {named} has changed since {run} was begun" in line
+
+
 def test_a_run_is_resumed_from_another_working_folder(own, monkeypatch):
     """The names of documents change with it, the text does not."""
     run = own / "run"
