@@ -77,7 +77,8 @@ class TrainingStep:
         settings = TrainingConfig(steps=100_000, batch_size=rows, **training)
         intervention = create_method(method, seed=0)
         quiet = Progress(Console(quiet=True))
-        self._loop = _Loop(model(config), _OneBatch(rows, length), intervention, settings, run, "benchmark", quiet)
+        source = _OneBatch(rows, length)
+        self._loop = _Loop(model(config), source, intervention, settings, run, "benchmark", quiet, {})
         self._loop.model.train()
         self._steps = 0
         self.losses: list[float] = []

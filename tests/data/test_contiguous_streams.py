@@ -82,6 +82,7 @@ def test_the_order_is_the_same_on_every_machine_and_version():
 def test_what_is_left_out_is_counted_as_in_shuffled_order():
     shuffled = ShuffledChunks(CORPUS, length=4, batch_size=3, seed=0)
     assert (order().chunks, order().tokens_left_out) == (shuffled.chunks, shuffled.tokens_left_out) == (12, 9)
+    assert order().documents_left_out == shuffled.documents_left_out
 
 
 def test_the_registry_knows_the_order_by_its_name():

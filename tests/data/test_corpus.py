@@ -60,6 +60,15 @@ def test_the_fingerprint_knows_names_tokens_and_bounds_but_not_the_storage():
     assert len(base.fingerprint) == 64
 
 
+def test_the_identity_knows_tokens_order_and_bounds_but_neither_names_nor_the_storage():
+    base = corpus_of(a="one", b="two")
+    assert base.identity == corpus_of(c="one", d="two").identity
+    others = (corpus_of(a="onet", b="wo"), corpus_of(b="two", a="one"), corpus_of(a="one"), corpus_of(a="one", b="twi"))
+    assert len({base.identity, *(other.identity for other in others)}) == 5
+    wide = Corpus(tuple(TokenDocument(each.name, each.tokens.astype(np.uint32)) for each in base.documents))
+    assert wide.identity == base.identity
+
+
 def test_documents_are_chosen_by_length_and_by_name():
     corpus = corpus_of(a="1", b="22", c="333")
     assert [document.name for document in corpus.longer_than(1).documents] == ["b", "c"]

@@ -2,12 +2,18 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 
 from everlong.data import _hub
+from everlong.data.config import DataConfig
 from everlong.data.inputs import find_inputs, read_documents
+from everlong.data.opening import open_corpus
+from everlong.data.tokenizers import ByteTokenizer
 from everlong.errors import EverlongError
+from everlong.progress import Progress
 
 datasets = pytest.importorskip("datasets")
 
@@ -120,8 +126,94 @@ def test_rows_are_counted_and_two_names_of_one_dataset_are_read_once(repository)
     assert find_inputs(["repo:en"], stream=True)[0].size is None
 
 
-def test_a_dataset_of_the_hub_is_asked_for_by_id_configuration_and_split(monkeypatch):
+class Hub:
+    """In the place of Hugging Face's hub: one dataset, whose newest commit a test may change."""
+
+    def __init__(self):
+        self.commits = {"a" * 40: ["first", "second", "third"], "b" * 40: ["first", "otherwise", "third", "fourth"]}
+        self.newest = "a" * 40
+        self.asked: list[dict] = []
+
+    def load_dataset(self, place: str, configuration: str | None, *, split: str, streaming: bool, **options):
+        """As of the library: a Dataset or an IterableDataset, of a commit, else of the newest."""
+        self.asked.append({"id": place, "configuration": configuration, "split": split, "streaming": streaming})
+        self.asked[-1]["revision"] = options.pop("revision")
+        assert options == {"cache_dir": None}
+        texts = self.commits[self.asked[-1]["revision"] or self.newest]
+        rows = datasets.Dataset.from_list([{"text": text, "n": number} for number, text in enumerate(texts)])
+        return rows.to_iterable_dataset() if streaming else rows
+
+    def dataset_info(self, place: str):
+        """As of the library's HfApi."""
+        return SimpleNamespace(id=place, sha=self.newest)
+
+
+@pytest.fixture
+def hub(monkeypatch) -> Hub:
+    made = Hub()
     monkeypatch.setattr(_hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(datasets, "load_dataset", made.load_dataset)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: made)
+    return made
+
+
+@both_ways
+def test_a_dataset_of_the_hub_is_read_by_id_configuration_and_split(hub, stream):
+    found = read_documents(["owner/name:20231101.en:validation"], stream=stream)
+    assert [document.text for document in found] == ["first", "second", "third"]
+    assert [document.name for document in found][-1] == "owner/name:20231101.en:validation:2"
+    assert hub.asked == [
+        {
+            "id": "owner/name",
+            "configuration": "20231101.en",
+            "split": "validation",
+            "streaming": stream,
+            "revision": "a" * 40 if stream else None,
+        }
+    ]
+    assert refused("owner/name", text_column="body", stream=stream).startswith(
+        "dataset owner/name::train has no column 'body'; it has ['n', 'text']"
+    )
+    assert hub.asked[-1]["configuration"] is None
+
+
+def test_the_first_rows_of_a_stream_of_the_hub_are_taken_here(hub):
+    assert texts("owner/name:en:train[:2]", stream=True) == ["first", "second"]
+    assert hub.asked[-1]["split"] == "train"
+    assert texts("owner/name:en:train[:2]") == ["first", "second", "third"]  # the library's own affair
+    assert hub.asked[-1]["split"] == "train[:2]"
+
+
+@both_ways
+def test_a_new_commit_of_a_dataset_has_another_digest(hub, stream):
+    def digest() -> str:
+        return find_inputs(["owner/name"], stream=stream)[0].digest("text", lambda _: None)
+
+    before = digest()
+    assert before == digest()
+    hub.newest = "b" * 40
+    assert digest() != before
+
+
+def test_a_stream_is_of_the_commit_that_its_digest_names_though_another_came_meanwhile(hub):
+    (stream,) = find_inputs(["owner/name"], stream=True)
+    assert stream.digest("text", lambda _: None) == "a" * 40
+    hub.newest = "b" * 40
+    assert [document.text for document in stream.documents("text", lambda _: None)] == ["first", "second", "third"]
+
+
+@both_ways
+def test_a_dataset_of_the_hub_becomes_tokens(hub, tmp_path, stream):
+    config = DataConfig(stream=stream, token_cache=str(tmp_path / "tokens"))
+    corpus = open_corpus(find_inputs(["owner/name"], stream=stream), ByteTokenizer(), config, Progress())
+    assert corpus.sizes.tolist() == [5, 6, 5]
+    hub.newest = "b" * 40
+    again = open_corpus(find_inputs(["owner/name"], stream=stream), ByteTokenizer(), config, Progress())
+    assert again.sizes.tolist() == [5, 9, 5, 6]
+    assert again.identity != corpus.identity
+
+
+def test_what_the_hub_does_not_give_is_named_with_its_reason(hub, monkeypatch):
     asked: list[tuple] = []
 
     def load(*arguments, **options):

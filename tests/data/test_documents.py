@@ -73,6 +73,15 @@ def test_a_link_to_the_folder_above_does_not_lead_in_circles(here):
     assert names("x") == ["x/a.txt"]
 
 
+def test_a_link_to_nothing_is_an_error_and_not_passed_over(here):
+    write({"x/a.txt": "a"})
+    (here / "x" / "gone.txt").symlink_to(here / "nowhere.txt")
+    with pytest.raises(
+        EverlongError, match=r"^x/gone\.txt is no file \(a link to nothing\?\): mend it, or take it out"
+    ):
+        names("x")
+
+
 def test_a_file_has_the_same_name_by_every_way_to_it(here, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside") / "o.txt"
     outside.write_text("o")

@@ -75,6 +75,17 @@ def test_a_token_file_gives_the_corpus_that_memory_gives():
     assert [document.name for document in stored.documents[1:3]] == ["a.jsonl:3", "a.jsonl:5"]
 
 
+def test_the_identity_of_a_token_file_knows_content_and_choice_and_no_folder(here):
+    stored, _ = opened()
+    again, _ = opened(cache="elsewhere")
+    assert stored.identity == again.identity
+    identities = {stored.identity, *(stored.longer_than(length).identity for length in (0, 100, 200))}
+    assert stored.longer_than(100).identity == again.longer_than(100).identity
+    Path("a.jsonl").write_text(Path("a.jsonl").read_text().replace("one two", "one tow"))
+    identities.add(opened()[0].identity)
+    assert len(identities) == 5
+
+
 def test_it_is_used_again_without_tokenizing_and_says_so(monkeypatch):
     first, _ = opened()
     monkeypatch.setattr(opening, "tokenize", None)

@@ -77,6 +77,7 @@ def test_chunks_epochs_and_what_is_left_out_are_counted():
     assert chunks.chunks == 12
     # Read or predicted are 9, 17, 5 and 21 tokens of the documents with chunks; all others are left out.
     assert chunks.tokens_left_out == CORPUS.tokens - (9 + 17 + 5 + 21)
+    assert chunks.documents_left_out == len(CORPUS.documents) - 4
     assert [chunks.epoch_of(step) for step in range(6)] == [0, 0, 0, 1, 1, 2]
     assert [order(30).epoch_of(step) for step in range(3)] == [0, 2, 5]
 

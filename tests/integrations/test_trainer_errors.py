@@ -39,6 +39,7 @@ def test_a_model_that_is_not_ours(tmp_path):
         ("auto_find_batch_size", True),
         ("average_tokens_across_devices", False),
         ("label_smoothing_factor", 0.1),
+        ("neftune_noise_alpha", 5.0),
         ("use_liger_kernel", True),
     ],
 )
@@ -104,6 +105,49 @@ def test_a_last_batch_of_fewer_rows(tmp_path):
     message = train(tmp_path, data=shuffled()[:-1], num_train_epochs=1)
     assert message.endswith("would have 3 rows, of 23, where every one needs 4: give dataloader_drop_last=True")
     trainer_of(tmp_path, data=shuffled()[:-1], dataloader_drop_last=True, max_steps=-1, num_train_epochs=1).train()
+
+
+def test_a_last_step_of_fewer_parts(tmp_path):
+    """Three parts of two rows and a step of one part; not where training ends before it."""
+    given = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "data": shuffled()[:14]}
+    words = "the last step of an epoch would have 1 parts, where every one needs gradient_accumulation_steps 2: "
+    assert train(tmp_path, **given, max_steps=-1, num_train_epochs=2).startswith(words)
+    assert train(tmp_path, **given, max_steps=4).startswith(words)
+    trainer_of(tmp_path, **given, max_steps=3).train()
+    trainer_of(tmp_path, **{**given, "data": shuffled()[:16]}, max_steps=-1, num_train_epochs=2).train()
+
+
+def test_a_last_step_of_fewer_parts_where_the_data_do_not_say_their_length(tmp_path):
+    class Rows(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(shuffled()[:6])
+
+    given = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "data": Rows()}
+    message = train(tmp_path, **given, max_steps=3)
+    assert message.startswith("the last step of an epoch would have 1 parts, where every one needs ")
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "wanted"),
+    [
+        ("longer_context", {"factor": 2}, 16),
+        ("tbtt", {"gradient_horizon_chunks": 4}, 32),
+        ("burn_in", {"longest_prefix": 3}, 11),
+    ],
+)
+def test_rows_of_another_length_than_the_method_reads(tmp_path, method, settings, wanted):
+    """In rows of one training length, longer_context would be the zero control, and the horizon that of one chunk."""
+    message = train(tmp_path, method, settings=settings, more={"context": LENGTH})
+    assert message.startswith(f"the rows have 8 tokens, the method {method} reads {wanted} for a training length of 8")
+    fitting = LENGTH - 3 if method == "burn_in" else LENGTH * LENGTH // wanted
+    trainer_of(tmp_path, method, settings=settings, more={"context": fitting}).train()
+
+
+@pytest.mark.parametrize(("method", "setting"), [("longer_context", "factor"), ("tbtt", "gradient_horizon_chunks")])
+def test_rows_of_several_training_lengths_where_that_is_not_known(tmp_path, method, setting):
+    message = train(tmp_path, method, settings={setting: 4}, more={"context": None})
+    assert message.startswith(f"the method {method} reads rows of 4 training lengths, and the model does not say")
+    assert message.endswith("give context=, in tokens")
 
 
 def test_batches_that_change_where_the_data_do_not_say_their_length(tmp_path):

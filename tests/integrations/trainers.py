@@ -97,7 +97,9 @@ def trainer_of(
     if data is None:
         data = Streams() if intervention.data_order == "contiguous" else shuffled()
     args = TrainingArguments(output_dir=str(folder), **given)
-    return StatefulTrainer(model or model_of(), args, intervention=intervention, train_dataset=data, **(more or {}))
+    given = {"context": LENGTH // intervention.row_contexts} if intervention.row_contexts > 1 else {}
+    given.update(more or {})
+    return StatefulTrainer(model or model_of(), args, intervention=intervention, train_dataset=data, **given)
 
 
 def carried(folder: Path, rank: int = 0) -> dict[str, Any]:

@@ -73,9 +73,11 @@ def tiny_model(seed: int = 0) -> LanguageModel:
 class Arm:
     """One process's share of an arm: it can be run again on the same folder, as a resume is."""
 
-    def __init__(self, folder: Path, method: str = "state_passing", *, model_seed: int = 0, **settings: Any):
+    def __init__(
+        self, folder: Path, method: str = "state_passing", *, model_seed: int = 0, model: Any = None, **settings: Any
+    ):
         self.folder = folder
-        self.model = tiny_model(model_seed)
+        self.model: LanguageModel = model or tiny_model(model_seed)
         self.intervention: Intervention = create_intervention(method, seed=4, **settings)
         self.console = Console(file=StringIO(), width=1000)
         self.did: dict[str, Any] = {}  # what the intervention says it did

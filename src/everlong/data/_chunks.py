@@ -14,7 +14,8 @@ class Chunks(ABC):
     """Each document cut into consecutive chunks; a data order says which of them each row reads.
 
     Chunk i of a document reads tokens [iT, (i+1)T) and predicts [iT+1, (i+1)T+1); it never crosses into another
-    document. What is left at a document's end is shorter than a chunk and left out, which `tokens_left_out` counts.
+    document. What is left at a document's end is shorter than a chunk and left out; documents without a
+    chunk are left out whole.
 
     Args:
         corpus: the documents.
@@ -24,7 +25,8 @@ class Chunks(ABC):
 
     Attributes:
         chunks: chunks an epoch.
-        tokens_left_out: tokens that no chunk reads or predicts.
+        documents_left_out: documents of no more than ``length`` tokens.
+        tokens_left_out: tokens that no chunk reads or predicts, theirs among them.
 
     Raises:
         EverlongError: no document is longer than ``length``, or a number is out of range.
@@ -41,6 +43,7 @@ class Chunks(ABC):
                 f"no document is longer than {length} tokens, the length of a row (the longest: {longest}): "
                 "give longer --data or a smaller --context"
             )
+        self.documents_left_out = int((self._counts == 0).sum())
         self.tokens_left_out = int(np.where(self._counts > 0, sizes - (self._counts * length + 1), sizes).sum())
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self._documents = corpus.documents

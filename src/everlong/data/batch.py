@@ -62,3 +62,16 @@ class Source(Protocol):
     def batch(self, step: int, rows: range | None = None) -> Batch:
         """The batch of a step, counted from 0, or only some of its rows; a function of the seed and the step alone."""
         ...
+
+
+@runtime_checkable
+class TextSource(Source, Protocol):
+    """Batches of the documents of a corpus: a data order.
+
+    Attributes:
+        documents_left_out: documents of which no row reads anything.
+        tokens_left_out: tokens that no row reads or predicts.
+    """
+
+    documents_left_out: int
+    tokens_left_out: int

@@ -36,6 +36,11 @@ class StoredDocuments(Sequence[TokenDocument]):
     def vocabulary(self) -> int:
         """One more than the largest token, or some number above it."""
 
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """What tells their tokens, in order, from others, in hex."""
+
     @abstractmethod
     def document(self, place: int) -> TokenDocument:
         """The document at a place, 0 to D - 1."""
@@ -69,6 +74,12 @@ class ChosenDocuments(StoredDocuments):
     def vocabulary(self) -> int:
         """That of the whole file."""
         return self._documents.vocabulary
+
+    @cached_property
+    def identity(self) -> str:
+        """Of the file's identity and the places."""
+        places = self._places.astype("<i8").tobytes()
+        return hashlib.sha256(self._documents.identity.encode() + places).hexdigest()
 
     def document(self, place: int) -> TokenDocument:
         """The document at a place of the choice."""
@@ -156,6 +167,20 @@ class Corpus:
         for document in self.documents:
             name = document.name.encode("utf-8", errors="surrogateescape")
             digest.update(f"{len(name)} {len(document.tokens)} ".encode() + name)
+            digest.update(document.tokens.astype("<u4").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells the tokens, in order, from others, in hex; of a token file it takes no reading of the file.
+
+        Unlike in ``fingerprint``, names do not count: they depend on the folder that one works in, and training does
+        not depend on them. In memory and in a file it is not the same.
+        """
+        if isinstance(self.documents, StoredDocuments):
+            return self.documents.identity
+        digest = hashlib.sha256(self.sizes.astype("<i8").tobytes())
+        for document in self.documents:
             digest.update(document.tokens.astype("<u4").tobytes())
         return digest.hexdigest()
 

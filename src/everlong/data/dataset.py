@@ -53,13 +53,7 @@ class Dataset(Input):
                 text = document.text.encode("utf-8")
                 digest.update(f"{len(text)} ".encode() + text)
             return digest.hexdigest()
-        from huggingface_hub import HfApi
-
-        try:
-            with asked_once():
-                return str(HfApi().dataset_info(self.place).sha)
-        except Exception as error:  # the hub and the network have errors of their own
-            raise self._failed("cannot be asked for its revision", error) from error
+        return self._revision
 
     def documents(self, text_column: str, advance: Callable[[int], None]) -> Iterator[Document]:
         """A document is named after its row, counted from 0 as the library does: ``owner/name:en:train:17``."""
@@ -114,10 +108,29 @@ class Dataset(Input):
             place, prepared = str(self.place.resolve()), str(Path(config.HF_DATASETS_CACHE, self._folder_digest[:32]))
         try:
             with nullcontext() if isinstance(self.place, Path) else asked_once():
-                rows = load_dataset(place, self.configuration, split=split, streaming=self.stream, cache_dir=prepared)
+                rows = load_dataset(
+                    place,
+                    self.configuration,
+                    split=split,
+                    streaming=self.stream,
+                    cache_dir=prepared,
+                    revision=self._revision if self.stream and isinstance(self.place, str) else None,
+                )
         except Exception as error:  # the hub, the network and every loader have errors of their own
             raise self._failed("cannot be loaded", error) from error
         return rows if first is None else rows.take(first)
+
+    @cached_property
+    def _revision(self) -> str:
+        """The hub's newest commit when it was first asked; a stream is read as of it, so as its digest says."""
+        from huggingface_hub import HfApi
+
+        assert isinstance(self.place, str)
+        try:
+            with asked_once():
+                return str(HfApi().dataset_info(self.place).sha)
+        except Exception as error:  # the hub and the network have errors of their own
+            raise self._failed("cannot be asked for its revision", error) from error
 
     @cached_property
     def _folder_digest(self) -> str:

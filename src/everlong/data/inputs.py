@@ -129,8 +129,11 @@ def _walk(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in inner if os.path.realpath(os.path.join(root, name)) not in visited]
         for name in sorted(names):
             path = Path(root, name)
-            if not name.startswith(".") and ending_of(path) and path.is_file():
-                yield path
+            if name.startswith(".") or not ending_of(path):
+                continue
+            if not path.is_file():
+                raise EverlongError(f"{path} is no file (a link to nothing?): mend it, or take it out of {folder}")
+            yield path
 
 
 def read_documents(patterns: Sequence[str], *, text_column: str = "text", stream: bool = False) -> Documents:

@@ -2,7 +2,7 @@
 
 from everlong.registry import Registry
 
-# name -> class(corpus, *, length, batch_size, seed) with batch(step, rows=None) -> Batch; the name is its data_order
+# name -> class(corpus, *, length, batch_size, seed) with what a TextSource has; the name is its data_order
 DATA_ORDERS = Registry(
     "data order",
     {

@@ -40,7 +40,8 @@ class PackedDocuments:
         seed: of the order, 0 or more.
 
     Attributes:
-        tokens_left_out: tokens of documents that have no second token to predict.
+        documents_left_out: documents that have no second token to predict.
+        tokens_left_out: their tokens.
 
     Raises:
         EverlongError: no document has two tokens, or a number is out of range.
@@ -54,6 +55,7 @@ class PackedDocuments:
         self._packed = np.flatnonzero(sizes > 1)
         if not len(self._packed):
             raise EverlongError("no document has more than one token, so there is nothing to predict: give more --data")
+        self.documents_left_out = len(sizes) - len(self._packed)
         self.tokens_left_out = int(sizes[sizes <= 1].sum())
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self._documents, self._sizes = corpus.documents, sizes

@@ -49,6 +49,7 @@ class TokenFile(StoredDocuments):
             for name in PARTS:
                 _verify(folder / name, header["parts"][name])
             dtype = np.dtype(header["dtype"])
+            self._content = dtype.str + "".join(header["parts"][name]["sha256"] for name in ("tokens", "ends"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TornTokenFile(f"its header cannot be read ({error})") from error
         if not known:
@@ -68,6 +69,11 @@ class TokenFile(StoredDocuments):
     def vocabulary(self) -> int:
         """One more than the largest token."""
         return self._vocabulary
+
+    @property
+    def identity(self) -> str:
+        """Of the checksums in the header."""
+        return hashlib.sha256(self._content.encode()).hexdigest()
 
     def document(self, place: int) -> TokenDocument:
         """The document at a place; its tokens are a view of the file."""

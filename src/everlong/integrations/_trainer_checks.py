@@ -34,6 +34,7 @@ def check_arguments(args: TrainingArguments, trainer: Mapping[str, Any]) -> None
         "fsdp": (args.fsdp, own_loop),
         "label_smoothing_factor": (args.label_smoothing_factor, "set it to 0"),
         "model_init": (trainer.get("model_init"), "give the model"),
+        "neftune_noise_alpha": (args.neftune_noise_alpha is not None, "leave it out"),
         "split_batches": (cast(Any, args.accelerator_config).split_batches, "leave it False"),
         "use_liger_kernel": (args.use_liger_kernel, "leave it False"),
     }
@@ -42,7 +43,15 @@ def check_arguments(args: TrainingArguments, trainer: Mapping[str, Any]) -> None
             raise EverlongError(f"StatefulTrainer does not take {name}: {instead}")
 
 
-def check_data(data: Any, args: TrainingArguments, intervention: Intervention, stated: str, rows_per_step: int) -> None:
+def check_data(
+    data: Any,
+    args: TrainingArguments,
+    intervention: Intervention,
+    *,
+    stated: str,
+    rows_per_step: int,
+    context: int | None,
+) -> None:
     """Refuses training rows that come in another order or number than is needed.
 
     Args:
@@ -51,10 +60,17 @@ def check_data(data: Any, args: TrainingArguments, intervention: Intervention, s
         intervention: what needs the order.
         stated: the order that the data come in, where they do not say it themselves.
         rows_per_step: what all processes read in an optimizer step.
+        context: the training length in tokens; None: not known.
 
     Raises:
-        EverlongError: another order, a shuffled stream, another number of rows a step, or a last batch of fewer rows.
+        EverlongError: another order, a shuffled stream, another number of rows a step, a last batch or step of fewer
+            rows, or rows of several training lengths where that is not known.
     """
+    if intervention.row_contexts > 1 and context is None:
+        raise EverlongError(
+            f"the method {intervention.name} reads rows of {intervention.row_contexts} training lengths, and the "
+            "model does not say at which length it is trained: give context=, in tokens"
+        )
     if intervention.prefill_steps:
         raise EverlongError(
             f"StatefulTrainer does not take prefill_steps={intervention.prefill_steps}: everlong's own loop has it"
@@ -85,4 +101,36 @@ def check_data(data: Any, args: TrainingArguments, intervention: Intervention, s
         raise EverlongError(
             f"the last batch of an epoch would have {left} rows, of {count}, where every one needs {part}: give "
             "dataloader_drop_last=True"
+        )
+    steps, left = divmod(count // part * part, rows_per_step)
+    if left and not 0 < args.max_steps <= steps:  # with fewer steps, an epoch's end is not reached
+        raise short_step(left // part, args.gradient_accumulation_steps)
+
+
+def short_step(parts: int, needed: int) -> EverlongError:
+    """The error for an epoch's last step that has fewer parts than the others: some rows would not be read in it."""
+    return EverlongError(
+        f"the last step of an epoch would have {parts} parts, where every one needs gradient_accumulation_steps "
+        f"{needed}: give as many rows as come out whole, or stop before it with max_steps"
+    )
+
+
+def check_row_length(length: int, intervention: Intervention, context: int | None) -> None:
+    """Refuses rows that are not what a method reads: in ordinary ones, ``longer_context`` would be the zero control.
+
+    Args:
+        length: tokens of the rows.
+        intervention: which may read several training lengths a row, or a prefix.
+        context: the training length in tokens; None: not known.
+
+    Raises:
+        EverlongError: rows of another length than the method needs for this training length.
+    """
+    if context is None or (intervention.row_contexts == 1 and not intervention.unscored_prefix):
+        return
+    wanted = intervention.row_length(context)
+    if length != wanted:
+        raise EverlongError(
+            f"the rows have {length} tokens, the method {intervention.name} reads {wanted} for a training length of "
+            f"{context}: give rows of {wanted} tokens, or another context="
         )

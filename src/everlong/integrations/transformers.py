@@ -25,7 +25,7 @@ from everlong.errors import EverlongError
 from everlong.integrations._carried_file import carried_for, write_carried
 from everlong.integrations._columns import COLUMNS, batch_of
 from everlong.integrations._places import Places
-from everlong.integrations._trainer_checks import check_arguments, check_data
+from everlong.integrations._trainer_checks import check_arguments, check_data, check_row_length, short_step
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.exposure import token_ages
 from everlong.loading import open_model, save
@@ -80,6 +80,8 @@ class StatefulTrainer(Trainer):
         data_order: the order in which the training rows come: "contiguous" where row r of a step goes on in the same
             document as row r of the step before, or begins a document and says so in ``starts``. A data set that has an
             attribute ``data_order``, as ``OrderedRows`` does, says it itself.
+        context: the training length in tokens, which stands in the checkpoints' config.json; None: that of the model
+            which ``open_model`` gave. Rows of several training lengths, or with a prefix, are held against it.
         trainer: further arguments of Trainer, by name.
 
     Attributes:
@@ -99,11 +101,13 @@ class StatefulTrainer(Trainer):
         *,
         intervention: Intervention,
         data_order: Order = "shuffled",
+        context: int | None = None,
         **trainer: Any,
     ):
-        self._context, self._tokenizer = None, None
+        self._context, self._tokenizer = context, None
         if isinstance(model, Checkpoint):
-            self._context, self._tokenizer, model = model.context, model.tokenizer, model.model
+            self._context = model.context if context is None else context
+            self._tokenizer, model = model.tokenizer, model.model
         if not isinstance(model, LanguageModel):
             raise EverlongError(
                 f"the model is a {type(model).__name__}; StatefulTrainer trains Everlong's: everlong.load(MODEL) reads "
@@ -138,7 +142,14 @@ class StatefulTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """As of Trainer, once the rows are known to come in the order and number that the intervention needs."""
-        check_data(self.train_dataset, self.args, self.intervention, self._data_order, self._places.count)
+        check_data(
+            self.train_dataset,
+            self.args,
+            self.intervention,
+            stated=self._data_order,
+            rows_per_step=self._places.count,
+            context=self._context,
+        )
         return super().get_train_dataloader()
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
@@ -160,6 +171,7 @@ class StatefulTrainer(Trainer):
         assert num_items_in_batch is not None
         intervention, step = self.intervention, self.state.global_step
         batch = as_read(self._places.next(step, inputs), intervention, step)
+        check_row_length(batch.tokens.shape[1], intervention, self._context)
         initial = intervention.initial_state(batch.starts, self.language_model.state_spec, step, batch.rows)
         resets = None if batch.resets is None else batch.resets.cpu().numpy()
         met = token_ages(intervention.ages(batch.rows).numpy(), batch.tokens.shape[1], resets)
@@ -191,6 +203,9 @@ class StatefulTrainer(Trainer):
         """Scored targets of a step, over its parts and all processes."""
         if not batch_samples:
             return None
+        needed = self.args.gradient_accumulation_steps
+        if len(batch_samples) != needed:  # where the data do not say their length, this is known only here
+            raise short_step(len(batch_samples), needed)
         step = self.state.global_step
         parts = [as_read(batch_of(columns), self.intervention, step) for columns in batch_samples]
         scored = self._sum(torch.tensor(sum(part.scored_tokens for part in parts), device=device))

@@ -41,5 +41,10 @@ class Training(Record):
     """Steps left out because something in them was not finite."""
     processes: int = 1
     """That shared the work at its end."""
+    documents_left_out: int | None = None
+    """Documents of the training text of which no row reads anything, for they are too short; None: not of text, or
+    a run from before they were counted."""
+    tokens_left_out: int | None = None
+    """Tokens of the training text that no row reads or predicts: those of these documents, and ends of others."""
     intervention: dict[str, Any] = field(default_factory=dict)
     """What the intervention did, in numbers: of the last step where they change from step to step."""

@@ -258,7 +258,7 @@ def check_settings(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> None:
     Raises:
         EverlongError: some setting differs.
     """
-    before = checkpoint.settings
+    before = {"inputs": settings.get("inputs"), **checkpoint.settings}  # not noted down by earlier versions
     changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
     if changed:
         differences = "; ".join(f"{name} {settings.get(name)}, was {before.get(name)}" for name in changed)

@@ -11,7 +11,7 @@ Where an intervention has n steps read before the first, step s is the data's an
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -30,7 +30,7 @@ from everlong.records.training import Training
 from everlong.runs import Run
 from everlong.training._nonfinite import place_of_nonfinite
 from everlong.training._rows import Rows, StepRead
-from everlong.training._trackers import Trackers, check_trackers
+from everlong.training._trackers import Trackers
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
 from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings
 from everlong.training.config import TrainingConfig
@@ -39,6 +39,7 @@ from everlong.training.interrupts import Interrupts
 from everlong.training.optimizer import adamw
 from everlong.training.parallel import TrainedModel, make_accelerator, whole
 from everlong.training.processes import Processes
+from everlong.training.refusals import check_engine
 from everlong.training.schedule import learning_rate
 
 
@@ -52,6 +53,7 @@ def train(
     phase: str,
     progress: Progress,
     label: str,
+    inputs: Mapping[str, str | None] | None = None,
 ) -> Training:
     """Trains a model in place, where it is; goes on from the newest checkpoint of the phase, if the run has one.
 
@@ -64,6 +66,7 @@ def train(
         phase: names this training within the run.
         progress: where the bar is shown.
         label: stands beside the bar.
+        inputs: name -> digest of what the training rests on beside its settings, which a resume has to find unchanged.
 
     Returns:
         The record; its model_folder is empty, for the caller to fill.
@@ -80,8 +83,8 @@ def train(
             f"the method {intervention.name} needs the data order {intervention.data_order!r}, the data come in "
             f"{source.data_order!r} order: choose another method, or another order"
         )
-    check_trackers(config.trackers)
-    loop = _Loop(model, source, intervention, config, run, phase, progress)
+    check_engine(config, rows=source.batch_size, dtype=model.dtype)
+    loop = _Loop(model, source, intervention, config, run, phase, progress, inputs or {})
     with loop.processes.expecting_each_other(loop.checkpoints.last_good):
         return loop.work(label)
 
@@ -96,15 +99,11 @@ class _Loop:
         run: Run,
         phase: str,
         progress: Progress,
+        inputs: Mapping[str, str | None],
     ):
         self.model, self.source, self.intervention, self.config = model, source, intervention, config
         self.run, self.phase, self.progress = run, phase, progress
         self.device = model.device
-        if config.mixed_precision and model.dtype != torch.float32:
-            raise EverlongError(
-                f"--mixed-precision is for float32 models; this one is {str(model.dtype).removeprefix('torch.')}: "
-                "leave it out, or give --dtype float32"
-            )
         self.processes = Processes()
         self.context = source.length - intervention.unscored_prefix
         parts = self.processes.parts_of(source.batch_size, config.gradient_accumulation)
@@ -115,6 +114,7 @@ class _Loop:
         self.history = History(context=self.context, steps=config.steps, prefill_steps=intervention.prefill_steps)
         self.checkpoints = Checkpoints(run.path, phase, progress.say, self.processes)
         settings = {**asdict(config), "phase": phase, "context": self.context, "intervention": intervention.settings()}
+        settings |= {"inputs": dict(inputs)} if inputs else {}
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))  # as they are read back
         self.trackers = Trackers(accelerator, config.trackers, phase, folder, self.settings)
         self.trained = TrainedModel(model, config, self.processes, accelerator)

@@ -15,6 +15,7 @@ from everlong.errors import EverlongError
 from everlong.progress import Progress
 from everlong.records.diagnosis import Diagnosis, Overview
 from everlong.runs import Run
+from everlong.workflows._inputs import HELD_OUT_TEXT, check_inputs, model_digest, text_digest
 from everlong.workflows._overview import labels_of, overview
 from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import Subject, open_subject
@@ -68,6 +69,8 @@ class _Diagnosing:
         parts = len(labels) * (1 + len(measures))
         for model, (label, subject) in enumerate(zip(labels, self._subjects(), strict=True)):
             done = model * (1 + len(measures))
+            found = {f"model {label}": model_digest(subject.checkpoint.model)}
+            check_inputs(self.run, {**found, HELD_OUT_TEXT: text_digest(subject.text.held_out)})
             self.progress.say(f"part {done + 1} of {parts}: {label}, loss by position")
             diagnoses[label] = self.run.phase(f"diagnosis-{label}", partial(self._diagnose, subject, label))
             examined = self._examination(subject, label)

@@ -5,15 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 
-from everlong.data.batch import Source
-from everlong.data.orders import DATA_ORDERS
+from everlong.data.batch import TextSource
 from everlong.diagnostics.comparison import BEFORE, CONTROL
 from everlong.diagnostics.diagnose import diagnose as measure
 from everlong.errors import EverlongError
 from everlong.interventions._protocol import Intervention
 from everlong.interventions.arms import Arm, parse_arm
 from everlong.interventions.methods import create
-from everlong.loading import best_device, load, save
+from everlong.loading import best_device, load, parse_dtype, save
 from everlong.models.language_model import LanguageModel
 from everlong.progress import Progress
 from everlong.records.diagnosis import Diagnosis
@@ -23,13 +22,23 @@ from everlong.runs import Run
 from everlong.training.checkpoint import discard
 from everlong.training.config import TrainingConfig
 from everlong.training.loop import train
+from everlong.training.refusals import check_engine
+from everlong.workflows._batches import left_out, left_out_in_words, rows_in_words, text_source
+from everlong.workflows._inputs import (
+    HELD_OUT_TEXT,
+    START_MODEL,
+    TRAINING_TEXT,
+    check_inputs,
+    model_digest,
+    text_digest,
+)
 from everlong.workflows._outcome import summarize
 from everlong.workflows._proposal import Proposal, propose
 from everlong.workflows._start import asked, page_of, start_run
 from everlong.workflows._subject import Subject, open_subject
 from everlong.workflows.config import RepairConfig
 
-DEFAULT_ORDER = "shuffled"
+REMEDY = "longer documents would be read; `everlong train --data-order packed` reads short ones"
 
 
 @dataclass(frozen=True)
@@ -61,12 +70,23 @@ def arms_of(config: RepairConfig) -> tuple[Arm, ...]:
     """The control first, then the arms asked for, each once.
 
     Raises:
-        EverlongError: an unknown method or setting, a value out of range, or rows that do not come out whole.
+        EverlongError: an unknown method or setting, a value out of range, rows that do not come out whole, or a
+            training that cannot be carried out as it is asked for.
     """
     arms = tuple(parse_arm(text) for text in dict.fromkeys((CONTROL, *config.methods)))
     for arm in arms:
-        create(arm.method, seed=config.runtime.seed, **arm.settings).row_count(config.batch_size)
+        rows = create(arm.method, seed=config.runtime.seed, **arm.settings).row_count(config.batch_size)
+        check_engine(config.engine, rows=rows, dtype=parse_dtype(config.runtime.dtype))
     return arms
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """An arm, ready to be trained."""
+
+    intervention: Intervention
+    source: TextSource
+    recipe: TrainingConfig
 
 
 @dataclass
@@ -92,6 +112,10 @@ class _Repairing:
         )
         proposal = propose(config, subject.context)
         arms = {arm.label: self._arm(subject, arm, proposal) for arm in asked}
+        texts = subject.text
+        inputs = {START_MODEL: model_digest(subject.checkpoint.model), TRAINING_TEXT: text_digest(texts.train)}
+        check_inputs(self.run, {**inputs, HELD_OUT_TEXT: text_digest(texts.held_out)})
+        self._say_left_out(subject, {label: arm.source for label, arm in arms.items()})
         self.progress.say(proposal.words)
         diagnoses = {BEFORE: self._diagnose(subject, subject.checkpoint.model, BEFORE)}
         trainings: dict[str, Training] = {}
@@ -99,7 +123,7 @@ class _Repairing:
             arm = arms.pop(label)  # what it carries need not outlive its training
             trainings[label] = self.run.phase(
                 f"training-{label}",
-                lambda label=label, arm=arm: self._train(subject, label, *arm, proposal),
+                lambda label=label, arm=arm: self._train(subject, label, arm, inputs),
                 everyone=True,
             )
             self.run.crew.on_main(lambda label=label: discard(self.run.path, label))
@@ -126,36 +150,45 @@ class _Repairing:
 
         return self.run.phase(f"diagnosis-{label}", work)
 
-    def _arm(self, subject: Subject, arm: Arm, proposal: Proposal) -> tuple[Intervention, Source]:
-        """A method and the batches that it trains on; methods that need no order of their own share one."""
+    def _arm(self, subject: Subject, arm: Arm, proposal: Proposal) -> _Prepared:
+        """A method, its batches and its recipe; methods that need no order of their own share one."""
         config, seed = self.config, self.config.runtime.seed
         share = {"reset_probability": proposal.reset_probability} if arm.takes("reset_probability") else {}
         intervention = create(arm.method, seed=seed, **share, **arm.settings)
-        order = DEFAULT_ORDER if intervention.data_order == "any" else intervention.data_order
-        length, rows = intervention.row_length(subject.context), intervention.row_count(config.batch_size)
-        return intervention, DATA_ORDERS[order](subject.text.train, length=length, batch_size=rows, seed=seed)
+        source = text_source(
+            subject.text.train, intervention, context=subject.context, batch_size=config.batch_size, seed=seed
+        )
+        recipe = TrainingConfig(
+            **asdict(config.engine),
+            steps=proposal.steps,
+            batch_size=source.batch_size,
+            learning_rate=config.learning_rate,
+            learning_rate_floor=min(TrainingConfig.learning_rate_floor, config.learning_rate),
+        )
+        return _Prepared(intervention, source, recipe)
 
-    def _train(
-        self, subject: Subject, label: str, intervention: Intervention, source: Source, proposal: Proposal
-    ) -> Training:
-        config = self.config
-        self.progress.say(f"{label}: {_rows_in_words(intervention, subject.context, config.batch_size)}")
+    def _say_left_out(self, subject: Subject, sources: dict[str, TextSource]) -> None:
+        """Says what of the text no row reads: arms with rows alike together."""
+        arms: dict[str, list[str]] = {}
+        for label, source in sources.items():
+            arms.setdefault(left_out_in_words(source, subject.text.train, REMEDY), []).append(label)
+        for words, labels in arms.items():
+            if words:
+                self.progress.say(f"{', '.join(labels)}: {words}")
+
+    def _train(self, subject: Subject, label: str, arm: _Prepared, inputs: dict[str, str]) -> Training:
+        self.progress.say(f"{label}: {rows_in_words(arm.intervention, arm.source)}")
         model = deepcopy(subject.checkpoint.model)
         record = train(
             model,
-            source,
-            intervention,
-            TrainingConfig(
-                **asdict(config.engine),
-                steps=proposal.steps,
-                batch_size=intervention.row_count(config.batch_size),
-                learning_rate=config.learning_rate,
-                learning_rate_floor=min(TrainingConfig.learning_rate_floor, config.learning_rate),
-            ),
+            arm.source,
+            arm.intervention,
+            arm.recipe,
             run=self.run,
             phase=label,
             progress=self.progress,
             label=f"training {label}",
+            inputs=inputs,
         )
         folder = self._folder(label)
 
@@ -164,19 +197,7 @@ class _Repairing:
             save(replace(subject.checkpoint, model=model, context=subject.context), folder)
 
         self.run.crew.on_main(write)
-        return replace(record, model_folder=str(folder.relative_to(self.run.path)))
+        return replace(record, model_folder=str(folder.relative_to(self.run.path)), **left_out(arm.source))
 
     def _folder(self, label: str) -> Path:
         return self.run.path / "models" / label
-
-
-def _rows_in_words(intervention: Intervention, context: int, batch_size: int) -> str:
-    """What an arm reads a step, what of it is scored, and how far a gradient goes back."""
-    length, prefix = intervention.row_length(context), intervention.unscored_prefix
-    horizon = length if intervention.prefix_gradient else length - prefix
-    before = f", of which the first {prefix:,} are not scored," if prefix else ""
-    ahead = f"; {intervention.prefill_steps:,} steps are read ahead, without loss" if intervention.prefill_steps else ""
-    return (
-        f"{intervention.row_count(batch_size):,} rows of {length:,} tokens{before} a step; the gradient's horizon is "
-        f"{horizon:,} tokens{ahead}"
-    )

@@ -7,8 +7,7 @@ from shutil import rmtree
 import torch
 
 from everlong.checkpoints._checkpoint import Checkpoint
-from everlong.data.batch import Source
-from everlong.data.orders import DATA_ORDERS
+from everlong.data.batch import Source, TextSource
 from everlong.data.tokenizers import Tokenizer, load_tokenizer
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.errors import EverlongError
@@ -25,13 +24,15 @@ from everlong.tasks.registry import TASKS
 from everlong.tasks.source import TaskSource
 from everlong.training.checkpoint import discard
 from everlong.training.loop import train as run_loop
+from everlong.training.refusals import check_engine
+from everlong.workflows._batches import left_out, left_out_in_words, rows_in_words, text_source
+from everlong.workflows._inputs import START_MODEL, TRAINING_TEXT, check_inputs, model_digest, text_digest
 from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import check_context, open_checkpoint, open_text
 from everlong.workflows.config import TrainConfig
 
 SCRATCH, FINETUNED = "scratch", "finetuned"
 CONTEXT = 64  # of a model from scratch
-DEFAULT_ORDER = "shuffled"
 
 
 def train(config: TrainConfig, progress: Progress | None = None) -> tuple[Training, Path]:
@@ -59,7 +60,12 @@ def _work(run: Run, name: str, config: TrainConfig, progress: Progress) -> Train
     tokenizer = _tokenizer(config, checkpoint)
     arm = parse_arm(config.method, "--method")
     intervention = create_intervention(arm.method, seed=config.runtime.seed, **arm.settings)
-    source = _source(run, config, tokenizer, intervention, context, start.config.vocab_size, progress)
+    rows = config.training.batch_size if config.task else intervention.row_count(config.training.batch_size)
+    check_engine(config.training, rows=rows, dtype=start.dtype)
+    source, text = _source(run, config, tokenizer, intervention, context, start.config.vocab_size, progress)
+    inputs = {START_MODEL: model_digest(start) if isinstance(checkpoint, Checkpoint) else None, TRAINING_TEXT: text}
+    check_inputs(run, inputs)
+    progress.say(rows_in_words(intervention, source, at_most=config.task is not None))
     record = run_loop(
         start,
         source,
@@ -69,6 +75,7 @@ def _work(run: Run, name: str, config: TrainConfig, progress: Progress) -> Train
         phase=name,
         progress=progress,
         label=f"training {'from scratch' if config.start is None else config.start}",
+        inputs=inputs,
     )
     folder = run.path / "models" / name
 
@@ -80,7 +87,7 @@ def _work(run: Run, name: str, config: TrainConfig, progress: Progress) -> Train
             save(checkpoint, folder, context=context, tokenizer=tokenizer.name)
 
     run.crew.on_main(write)
-    return replace(record, model_folder=str(folder.relative_to(run.path)))
+    return replace(record, model_folder=str(folder.relative_to(run.path)), **left_out(source))
 
 
 def _open(config: TrainConfig) -> Checkpoint | LanguageModel:
@@ -119,9 +126,9 @@ def _source(
     context: int,
     vocab_size: int,
     progress: Progress,
-) -> Source:
-    """Batches of a task's examples, or of text in the order that the method needs."""
-    seed, length = config.runtime.seed, intervention.row_length(context)
+) -> tuple[Source, str | None]:
+    """Batches of a task's examples, or of text in the order that the method needs, and the digest of the text."""
+    seed, batch_size = config.runtime.seed, config.training.batch_size
     if config.task is not None:
         if config.data_order is not None:
             raise EverlongError(f"--data-order {config.data_order} is of text; give none beside --task {config.task}")
@@ -132,8 +139,8 @@ def _source(
             )
         task = TASKS[config.task](getattr(config.tasks, config.task), tokenizer, training=True)
         # a row is an example: as many of them score as many answers, whatever the length of a row
-        prefix = intervention.unscored_prefix
-        return TaskSource(task, length=length, batch_size=config.training.batch_size, seed=seed, prefix=prefix)
+        length, prefix = intervention.row_length(context), intervention.unscored_prefix
+        return TaskSource(task, length=length, batch_size=batch_size, seed=seed, prefix=prefix), None
     held_out = DiagnosisConfig()  # what a diagnosis would hold out of the same text is not trained on
     text = run.crew.together(
         lambda: open_text(
@@ -147,6 +154,18 @@ def _source(
         )
     )
     text.train.check_vocabulary(vocab_size)
-    order = config.data_order or (DEFAULT_ORDER if intervention.data_order == "any" else intervention.data_order)
-    rows = intervention.row_count(config.training.batch_size)
-    return DATA_ORDERS[order](text.train, length=length, batch_size=rows, seed=seed)
+    source = text_source(
+        text.train, intervention, context=context, batch_size=batch_size, seed=seed, order=config.data_order
+    )
+    if words := left_out_in_words(source, text.train, _remedy(source, intervention)):
+        progress.say(words)
+    return source, text_digest(text.train)
+
+
+def _remedy(source: TextSource, intervention: Intervention) -> str:
+    """What reads documents that are too short for their order."""
+    if source.data_order == "packed":
+        return "they have no second token to predict"
+    if intervention.data_order != "any":
+        return f"give longer ones ({intervention.name} reads none in packed order)"
+    return "--data-order packed reads them"
