@@ -160,7 +160,7 @@ class Run:
         folder = Path(path)
         try:
             stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            stored_verb, config = stored["verb"], stored["config"]
+            stored_verb, config = stored["verb"], dict(stored["config"])
             resumed_with = dict(stored.get("resumed_with", {}))
         except (OSError, ValueError, KeyError, TypeError):
             raise EverlongError(f"{folder} is no run folder: it has no readable config.json") from None

@@ -18,6 +18,7 @@ from everlong.training.parallel import TrainedModel
 from everlong.training.processes import Processes
 
 LARGE = math.sqrt(torch.finfo(torch.float32).max)
+"""What has no square in float32."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class Rows:
         """The rows of the whole batch whose initial state is at fault, in a step that is not finite.
 
         Read from it they are not finite, from zero they are; or it is so large that its square overflows, from which a
-        gradient may not be finite where the row is. Reads the step's rows twice more, without a gradient; what the intervention keeps is as before the step, and is
-        to be given back to it afterwards.
+        gradient may not be finite where the row is. Reads the step's rows twice more, without a gradient; what the
+        intervention keeps is as before the step, and is to be given back to it afterwards.
         """
         found = torch.zeros(self.source.batch_size)
         for part in self.batches(step)[0]:
