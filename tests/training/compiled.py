@@ -9,21 +9,18 @@ from pathlib import Path
 
 import torch
 
-from everlong.training import parallel
 from tests.training.arms import CONFIG, Arm
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    torch._dynamo.config.suppress_errors = False
     folder, config = Path(sys.argv[1]), replace(CONFIG, steps=2)
     plain, compiled = Arm(folder / "plain"), Arm(folder / "compiled")
     plain.train(config=config)
     torch._dynamo.utils.counters.clear()
     compiled.train(config=replace(config, compile=True))
-    assert parallel.torch is torch
     apart = max(
-        float((one - other).abs().max())
+        float((one - other).detach().abs().max())
         for one, other in zip(plain.model.parameters(), compiled.model.parameters(), strict=True)
     )
     print(apart, torch._dynamo.utils.counters["stats"]["unique_graphs"])

@@ -202,9 +202,9 @@ def all_arms(folder: Path) -> dict[str, Any]:
     )
     seen["skipped"] = [record.skipped_steps, record.zeroed_rows]
 
-    arm, given = arm_of(folder / "at-fault", "state_passing", reset_probability=0.0)
+    arm, given = arm_of(folder / "at-fault", "fsdp", reset_probability=0.0)
     source = arm.tokens(at(6, lambda: carry(arm, 3e38), rank=1), rows=ROWS)
-    record = arm.train(source, replace(given["config"], on_nonfinite="skip"))
+    record = arm.train(source, replace(given["config"], on_nonfinite="skip", checkpoint_every=1))
     seen["at-fault"] = [record.skipped_steps, record.zeroed_rows]
 
     save = loop._Loop.save
