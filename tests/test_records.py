@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 
-from everlong.errors import EverlongError
+from everlong.errors import EverlongError, RunStopped
 from everlong.records import measurements
 from everlong.records._record import Record
 from everlong.records.conversion import Conversion
@@ -19,6 +19,7 @@ from everlong.records.files import load_record, save_record
 from everlong.records.sweep import ExposurePair, ExposureStudy, Sweep, SweepArm, SweepContrast
 from everlong.records.tasks import Score, TaskCell, TaskEvaluation
 from everlong.records.training import Exposure, Training
+from tests.flushed import Disk
 from tests.reports.synthetic import make_diagnosis, make_repair
 
 NAN = float("nan")
@@ -287,6 +288,29 @@ def test_json_that_is_no_record_is_an_error(content, tmp_path):
 def test_a_missing_record_is_an_error_that_says_where(tmp_path):
     with pytest.raises(EverlongError, match=r"no record at .*nothing\.json"):
         load_record(tmp_path / "nothing.json")
+
+
+def test_a_record_and_its_arrays_are_on_the_disk_before_they_have_their_names(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    path = tmp_path / "run" / "records" / "curve.json"
+    save_record(RECORDS["curve"], path)
+    disk.assert_lasting(path)
+    disk.assert_lasting(path.with_suffix(".npz"))
+    disk.assert_made(path.parent)
+    disk.assert_made(path.parent.parent)
+    named = [inode for event, inode in disk.events if event == "named"]
+    assert named == [path.with_suffix(".npz").stat().st_ino, path.stat().st_ino]  # the JSON last
+    assert len(list(path.parent.iterdir())) == 2
+
+
+def test_a_record_that_the_disk_does_not_give_is_not_called_torn(tmp_path, monkeypatch):
+    def broken(*_: object, **__: object) -> str:
+        raise OSError(5, "Input/output error")
+
+    save_record(EXPOSURE, tmp_path / "exposure.json")
+    monkeypatch.setattr(Path, "read_text", broken)
+    with pytest.raises(RunStopped, match=r"cannot be read from the disk .*Input/output error.*left as it is"):
+        load_record(tmp_path / "exposure.json")
 
 
 def test_loading_never_unpickles(tmp_path):

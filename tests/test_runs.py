@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 import pytest
 
 from everlong import runs
-from everlong.errors import EverlongError
+from everlong.errors import EverlongError, RunStopped
 from everlong.records.training import Exposure
 from everlong.runs import Run, environment, write_bytes, write_json
+from tests.flushed import Disk
 
 EXPOSURE = Exposure(ages=(1,), tokens=(64.0,), scored_tokens=64)
 
@@ -97,7 +98,9 @@ def test_resuming_another_verb_s_run_is_refused(run):
     Run.open(run.path).close()  # a report is made of any verb's run
 
 
-@pytest.mark.parametrize("content", [None, "", '{"verb": "rep', '{"verb": "repair"}', "[]"])
+@pytest.mark.parametrize(
+    "content", [None, "", '{"verb": "rep', '{"verb": "repair"}', "[]", '{"verb": "repair", "config": [1]}']
+)
 def test_what_is_no_run_folder_is_said_to_be_none(content, tmp_path):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
@@ -208,3 +211,62 @@ def test_a_folder_without_its_configuration_is_never_seen(tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         Run.create(tmp_path / "run", "train", {})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("content", ["", '{"record": "Exposure", "ages": [1', '{"record": "Diary"}'])
+def test_a_record_that_is_torn_is_set_aside_and_its_phase_done_again(run, content):
+    """As a machine leaves it that lost its power while nothing was flushed."""
+    said, path = [], run.path / "records" / "exposure.json"
+    run.say = said.append
+    run.phase("exposure", lambda: EXPOSURE)
+    path.write_text(content)
+    assert run.phase("exposure", lambda: EXPOSURE) == EXPOSURE
+    assert run.load("exposure") == EXPOSURE
+    assert path.with_name("exposure.json.torn").read_text() == content
+    assert len(said) == 1
+    assert "exposure.json is no readable record" in said[0]
+    assert "is set aside as exposure.json.torn, and its phase is done again" in said[0]
+
+
+def test_a_record_that_the_disk_does_not_give_stops_the_run_and_is_left(run, monkeypatch):
+    run.phase("exposure", lambda: EXPOSURE)
+
+    def broken(path):
+        raise RunStopped(f"{path} cannot be read from the disk")
+
+    monkeypatch.setattr(runs, "load_record", broken)
+    with pytest.raises(RunStopped, match="cannot be read from the disk"):
+        run.phase("exposure", lambda: pytest.fail("it is done again"))
+    assert run.has("exposure")
+
+
+def test_a_new_folder_outlives_a_power_loss(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    with Run.create(tmp_path / "runs" / "one", "train", {}) as run:
+        for path in (run.path / "config.json", run.path / "environment.json"):
+            disk.assert_lasting(path)
+        disk.assert_made(run.path)
+        disk.assert_made(run.path.parent)
+
+
+@pytest.mark.parametrize(("number", "code"), [(28, 3), (122, 3), (13, 2)])
+def test_a_folder_on_a_full_disk_stops_the_run(number, code, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(runs, "write_json", full)
+    with pytest.raises(EverlongError, match=f"cannot be made: {os.strerror(number)}") as error:
+        Run.create(tmp_path / "run", "train", {})
+    assert error.value.exit_code == code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_resume_was_given_is_kept_beside_what_the_run_was_begun_with(tmp_path):
+    Run.create(tmp_path / "run", "train", {"on_nonfinite": "stop"}).close()
+    with Run.open(tmp_path / "run") as run:
+        assert run.resumed_with == {}
+        run.resume_with({"on_nonfinite": "skip"})
+        run.resume_with({"trackers": ["wandb"]})
+    with Run.open(tmp_path / "run") as run:
+        assert run.config == {"on_nonfinite": "stop"}
+        assert run.resumed_with == {"on_nonfinite": "skip", "trackers": ["wandb"]}

@@ -1,6 +1,6 @@
 """The run folder: what a verb was asked, where it ran, what it measured, and how it goes on after a kill.
 
-config.json        the verb and its configuration; `--resume` reads it back
+config.json        the verb and its configuration; `--resume` reads it back, and adds what was given beside it
 environment.json   machine, packages and times
 metrics.jsonl      one line a training step
 checkpoints/       where an arm in training goes on
@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from filelock import FileLock, Timeout
 
 from everlong import launch
+from everlong.disk import is_full, make_folder, rename
 from everlong.errors import EverlongError, RunStopped
 from everlong.records._record import Record
 from everlong.records.files import load_record, save_record
@@ -89,13 +90,24 @@ class Run:
     Args:
         path: the folder.
         verb: whose run it is.
-        config: its settings.
+        config: the settings that it was begun with.
         crew: the processes of this run; the first holds the folder and writes, the others only read.
+        resumed_with: settings of the engine that were given beside --resume since, by name.
     """
 
-    def __init__(self, path: Path, verb: str, config: Mapping[str, Any], crew: Crew | None = None):
+    def __init__(
+        self,
+        path: Path,
+        verb: str,
+        config: Mapping[str, Any],
+        crew: Crew | None = None,
+        resumed_with: Mapping[str, Any] | None = None,
+    ):
         self.path, self.verb, self.config = path, verb, config
+        self.resumed_with = dict(resumed_with or {})
         self.crew: Crew = crew or Alone()
+        self.say: Callable[[str], None] = _to_standard_error
+        """Is told what happens to the folder, in a line."""
         self._lock = FileLock(path / ".lock", timeout=0)
         if not self.writes:
             return
@@ -103,6 +115,9 @@ class Run:
             self._lock.acquire()
         except Timeout:
             raise EverlongError(f"{path} is in use by another process; wait for it, or stop it first") from None
+        except OSError as error:
+            kind = RunStopped if is_full(error) else EverlongError
+            raise kind(f"{path} cannot be written to: {error}") from None
 
     @classmethod
     def create(cls, path: Path | str | None, verb: str, config: Mapping[str, Any], crew: Crew | None = None) -> "Run":
@@ -110,6 +125,7 @@ class Run:
 
         Raises:
             EverlongError: the folder exists (nothing is written over), or cannot be made.
+            RunStopped: the disk is full.
         """
         folder = Path(path) if path else Path("runs") / f"{verb}-{time.strftime('%Y%m%d-%H%M%S')}"
         if folder.exists() or folder.is_symlink():
@@ -119,13 +135,14 @@ class Run:
             )
         partial = folder.with_name(f".{folder.name}.{os.getpid()}")
         try:  # whole or not at all: a folder without its configuration could be neither made nor gone on with
-            partial.mkdir(parents=True)
+            make_folder(partial)
             write_json(partial / "environment.json", environment())
             write_json(partial / "config.json", {"verb": verb, "config": dict(config)})
-            partial.rename(folder)
+            rename(partial, folder)
         except OSError as error:
             rmtree(partial, ignore_errors=True)
-            raise EverlongError(f"--output {folder} cannot be made: {error.strerror}") from None
+            kind = RunStopped if is_full(error) else EverlongError
+            raise kind(f"--output {folder} cannot be made: {error.strerror}") from None
         return cls(folder, verb, config, crew)
 
     @property
@@ -143,12 +160,13 @@ class Run:
         folder = Path(path)
         try:
             stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            stored_verb, config = stored["verb"], stored["config"]
+            stored_verb, config = stored["verb"], dict(stored["config"])
+            resumed_with = dict(stored.get("resumed_with", {}))
         except (OSError, ValueError, KeyError, TypeError):
             raise EverlongError(f"{folder} is no run folder: it has no readable config.json") from None
         if verb is not None and stored_verb != verb:
             raise EverlongError(f"{folder} is a run of `everlong {stored_verb}`, not of `everlong {verb}`")
-        return cls(folder, stored_verb, config, crew)
+        return cls(folder, stored_verb, config, crew, resumed_with)
 
     def close(self) -> None:
         """Lets other processes have the folder."""
@@ -163,6 +181,19 @@ class Run:
     def has(self, name: str) -> bool:
         """Whether a record is there, hence its phase finished."""
         return (self.path / "records" / f"{name}.json").is_file()
+
+    def resume_with(self, settings: Mapping[str, Any]) -> None:
+        """Goes on with other settings of the engine from now on; those that the run was begun with stay written.
+
+        Raises:
+            RunStopped: it cannot be written down.
+        """
+        self.resumed_with |= settings
+        content = {"verb": self.verb, "config": dict(self.config), "resumed_with": self.resumed_with}
+        try:
+            write_json(self.path / "config.json", content)
+        except OSError as error:
+            raise RunStopped(f"{self.path / 'config.json'} cannot be written ({error}); it is as it was") from error
 
     def save(self, name: str, record: Record) -> None:
         """Writes a record; it appears whole or not at all.
@@ -185,18 +216,41 @@ class Run:
     def phase(self, name: str, work: Callable[[], Record], *, everyone: bool = False) -> Any:
         """The record ``name``: read where it exists, else the result of ``work``, written down.
 
+        One that is there and torn is set aside, with a line that says so, and made again.
+
         Args:
             name: of the record.
             work: makes it.
             everyone: whether all processes of the run work on it together; otherwise the others wait for the first.
         """
-        done = self.crew.share(str(self.has(name))) == str(True)
+        readable = self.crew.together(lambda: self.writes and self._is_readable(name))
+        done = self.crew.share(str(readable)) == str(True)
         if not done and everyone:
             record = work()
             self.crew.on_main(lambda: self.save(name, record))
         elif not done:
             self.crew.on_main(lambda: self.save(name, work()))
         return self.load(name)
+
+    def _is_readable(self, name: str) -> bool:
+        """Whether a record is there and whole; a torn one is set aside.
+
+        Raises:
+            RunStopped: it is there, but the disk does not give it.
+        """
+        if not self.has(name):
+            return False
+        try:
+            self.load(name)
+        except RunStopped:
+            raise
+        except EverlongError as error:
+            path = self.path / "records" / f"{name}.json"
+            aside = path.with_name(f"{path.name}.torn")
+            rename(path, aside)
+            self.say(f"{error}; it is set aside as {aside.name}, and its phase is done again")
+            return False
+        return True
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Appends a line to metrics.jsonl."""
@@ -228,6 +282,10 @@ class Run:
         write_bytes(path, "".join(kept).encode())
 
 
+def _to_standard_error(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def environment() -> dict[str, Any]:
     """Machine and versions, without importing any of the packages."""
     versions = {}
@@ -253,13 +311,13 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file that appears whole or not at all, and survives a crash of the machine."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 import everlong.loading
 from everlong.data import _hub
 from everlong.loading import load, open_model
+from tests.flushed import Disk
 from tests.loading.folders import every_format, refusal, rewrite, tensors_of
 
 
@@ -125,3 +126,9 @@ def test_a_hub_failure_is_one_line(failure, monkeypatch):
     message = refusal("nobody/nothing")
     assert "'nobody/nothing' is no folder here, and the hub did not give it" in message
     assert type(failure).__name__ in message
+
+
+@every_format
+def test_a_model_is_on_the_disk_before_its_folder_has_its_name(folder, name, monkeypatch):
+    disk = Disk(monkeypatch)
+    disk.assert_lasting(folder(name))

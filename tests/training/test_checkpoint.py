@@ -7,6 +7,7 @@ import torch
 from everlong.errors import EverlongError, RunStopped
 from everlong.training import checkpoint as module
 from everlong.training.checkpoint import Checkpoint, Checkpoints, check_settings, discard
+from tests.flushed import Disk
 
 SETTINGS = {"steps": 10}
 
@@ -150,3 +151,48 @@ def test_a_finished_phase_can_be_discarded(checkpoints):
     checkpoints.save(5, parts(1.0), OWN, SETTINGS)
     discard(checkpoints.folder.parents[1], "arm")
     assert checkpoints.newest() is None
+
+
+def test_every_file_is_on_the_disk_before_the_checkpoint_has_its_name(checkpoints, monkeypatch):
+    disk = Disk(monkeypatch)
+    checkpoints.save(5, parts(1.0), OWN, SETTINGS)
+    disk.assert_lasting(checkpoints.folder / "step-000005")
+    disk.assert_made(checkpoints.folder)
+    disk.assert_made(checkpoints.folder.parent)
+
+
+def test_checkpoints_of_which_none_is_whole_stop_the_run_and_stay_as_they_are(checkpoints, said):
+    for step in (5, 10):
+        checkpoints.save(step, parts(step), OWN, SETTINGS)
+        path = checkpoints.folder / f"step-{step:06d}" / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+    before = {path: path.read_bytes() for path in checkpoints.folder.rglob("*") if path.is_file()}
+    with pytest.raises(RunStopped, match=r"all checkpoints in .* are torn \(step-000010, step-000005\)") as stop:
+        checkpoints.newest()
+    assert stop.value.exit_code == 3
+    assert len(said) == 2
+    assert before == {path: path.read_bytes() for path in checkpoints.folder.rglob("*") if path.is_file()}
+
+
+def test_one_that_the_disk_does_not_give_is_not_taken_for_torn(checkpoints, monkeypatch, said):
+    for step in (5, 10):
+        checkpoints.save(step, parts(step), OWN, SETTINGS)
+
+    def broken(path: Path) -> str:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(module, "_digest", broken)
+    with pytest.raises(
+        RunStopped, match=r"step-000010 cannot be read from the disk .*Input/output error.* was changed"
+    ):
+        checkpoints.newest()
+    assert said == []
+
+
+def test_settings_of_the_engine_may_change_but_for_the_precision():
+    checkpoint = Checkpoint(
+        Path("there"), 5, {"on_nonfinite": "stop", "parallel": "ddp", "mixed_precision": False}, 1, {}, []
+    )
+    check_settings(checkpoint, {"on_nonfinite": "skip", "parallel": "fsdp", "mixed_precision": False})
+    with pytest.raises(EverlongError, match="mixed_precision True, was False"):
+        check_settings(checkpoint, {"on_nonfinite": "stop", "parallel": "ddp", "mixed_precision": True})

@@ -36,6 +36,27 @@ def test_the_step_is_finished_and_saved_and_the_message_says_how_to_go_on(tmp_pa
     assert_same_to_the_bit(again, whole)
 
 
+@pytest.mark.parametrize("at", [0, 1])
+def test_reading_ahead_is_interrupted_between_its_batches(tmp_path, at):
+    whole = Arm(tmp_path / "whole", prefill_steps=3)
+    whole.train()
+    arm, read = Arm(tmp_path / "parts", prefill_steps=3), []
+
+    def interrupt(step: int) -> None:
+        read.append(step)
+        if step == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(
+        RunInterrupted, match="arm was interrupted while it read ahead, before its first step; go on with"
+    ):
+        arm.train(arm.tokens(interrupt))
+    assert read == list(range(at + 1))
+    again = Arm(tmp_path / "parts", prefill_steps=3)
+    again.train()
+    assert_same_to_the_bit(again, whole)
+
+
 def test_an_interrupt_in_the_last_step_is_not_lost(tmp_path):
     arm = Arm(tmp_path / "run")
     with pytest.raises(RunInterrupted, match="after 10 of 10 steps"):

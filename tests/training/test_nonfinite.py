@@ -1,6 +1,7 @@
 """A loss, gradient or state that is not finite is named, and stops the run or costs a step."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from everlong.errors import RunStopped
-from everlong.training.config import TrainingConfig
+from everlong.training.config import MOST_SKIPPED_IN_A_ROW, TrainingConfig
 from tests.training.arms import CONFIG, Arm, Crash, assert_same_to_the_bit
 
 SKIP = replace(CONFIG, on_nonfinite="skip")
@@ -137,4 +138,103 @@ def _crash_at_the_third(harm: Callable[[Arm], Any]) -> Callable[[Arm], Any]:
 
 def test_a_run_of_which_every_step_was_skipped_has_trained_nothing_and_says_so(tmp_path):
     with pytest.raises(RunStopped, match="every step was skipped"):
-        harmed(Arm(tmp_path / "run"), loss_itself, SKIP, steps=tuple(range(10)))
+        harmed(Arm(tmp_path / "run"), loss_itself, replace(SKIP, steps=4), steps=tuple(range(4)))
+
+
+def test_skipped_steps_in_a_row_stop_the_run_even_where_a_resume_lies_between(tmp_path):
+    config, most = replace(SKIP, checkpoint_every=1), MOST_SKIPPED_IN_A_ROW
+    with pytest.raises(Crash):
+        harmed(Arm(tmp_path / "run"), _crash_at_the_third(loss_itself), config, steps=tuple(range(2, 10)))
+    again = Arm(tmp_path / "run")
+    with pytest.raises(
+        RunStopped, match=f"at step {most + 1}: {most} steps in a row were skipped, .*step-00000"
+    ) as stop:
+        harmed(again, loss_itself, config, steps=tuple(range(10)))
+    assert stop.value.exit_code == 3
+    assert again.lines()[-1]["step"] == most + 1
+    spread = Arm(tmp_path / "spread")
+    harmed(spread, loss_itself, SKIP, steps=(0, 1, 2, 3, 5, 6, 7, 8))
+    assert spread.lines()[-1]["skipped_steps"] == 8
+    assert "arm: 8 of 10 steps were skipped" in spread.said
+
+
+def carried(arm: Arm, row: int, value: float) -> None:
+    """Sets what a row carries to something from which no step is finite, though it is finite itself."""
+    leaves = arm.intervention._slots._leaves  # type: ignore[attr-defined]
+    for path, leaf in leaves.items():
+        if "recurrent" in path:
+            leaves[path] = leaf.index_fill(0, torch.tensor([row]), value)
+
+
+@pytest.mark.parametrize(("permuted", "zeroed"), [("none", 1), ("elements", 3)])
+def test_a_carried_state_that_is_at_fault_is_given_up_with_the_step_and_counted(tmp_path, permuted, zeroed):
+    """Kept, it would make every later step the same."""
+    arm = Arm(tmp_path / "run", reset_probability=0.0, permuted=permuted)
+    states = []
+
+    def before(step: int) -> None:
+        if step == 3 and not states:
+            carried(arm, 1, 3e38)
+        if step in (3, 4):
+            states.append(arm.intervention.state_dict())
+
+    record = arm.train(arm.tokens(before), SKIP)
+    assert (record.skipped_steps, record.zeroed_rows) == (1, zeroed)
+    assert arm.lines()[3]["zeroed_rows"] == zeroed
+    assert f"{zeroed} rows start from zero next" in arm.said
+    old, new = (torch.as_tensor(each["leaf.layers.0.recurrent"]) for each in (states[0], states[-1]))
+    assert not new[1].any()
+    assert torch.equal(new[0], old[0]) == (permuted == "none")
+    assert torch.as_tensor(states[-1]["ages"]).tolist() == ([24, 0, 24] if permuted == "none" else [0, 0, 0])
+
+
+def test_a_large_state_whose_square_float32_cannot_hold_is_finite(tmp_path):
+    """1e25 squared is beyond float32; the step that starts from it is like any other."""
+    arm = Arm(tmp_path / "run", reset_probability=0.0)
+
+    def before(step: int) -> None:
+        if step == 3:
+            carried(arm, 1, 1e25)
+
+    arm.train(arm.tokens(before))
+    assert arm.lines()[3]["state_norm"] > 1e22
+
+
+def test_the_gradient_that_is_named_is_the_first_on_the_way_back(tmp_path):
+    """A gradient that is not finite in layer 1 spoils all before it, whose names come first in the model."""
+    arm = Arm(tmp_path / "run")
+
+    def harm(arm: Arm) -> Any:
+        return arm.model.backbone.layers[1].register_forward_hook(  # type: ignore[union-attr]
+            lambda module, inputs, output: (_spoilt_on_the_way_back(output[0]), output[1])
+        )
+
+    with pytest.raises(RunStopped, match=r"first on the way back in the gradient of backbone\.layers\.1\.") as stop:
+        harmed(arm, harm, CONFIG, steps=(4,))
+    wrong, of = re.findall(r"in (\d+) of (\d+) in all", str(stop.value))[0]
+    assert 10 < int(wrong) < int(of)
+
+
+def _spoilt_on_the_way_back(hidden: torch.Tensor) -> torch.Tensor:
+    hidden = hidden.clone()
+    hidden.register_hook(lambda gradient: gradient * float("nan"))
+    return hidden
+
+
+@pytest.mark.parametrize("then", ["stop", "skip"])
+def test_a_batch_that_is_read_ahead_and_not_finite_stops_the_run_or_is_left_out(tmp_path, then):
+    arm = Arm(tmp_path / "run", prefill_steps=3, reset_probability=0.0)
+
+    def work() -> None:
+        harmed(arm, state_of(0), replace(CONFIG, on_nonfinite=then), steps=(1,))
+
+    if then == "stop":
+        with pytest.raises(
+            RunStopped, match=r"stopped while it read ahead, in batch 1: not finite .*layers\.0\.recurrent"
+        ):
+            work()
+        return
+    work()
+    assert "batch 1 is not read ahead: not finite first in the final state's leaf layers.0.recurrent" in arm.said
+    assert [line["skipped_steps"] for line in arm.lines()] == [0] * 10
+    assert arm.lines()[0]["state_age_mean"] == 16  # of three batches of 8 tokens two were kept

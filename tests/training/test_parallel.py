@@ -1,5 +1,9 @@
 """Accumulation, recomputation, bfloat16 and compilation change how a step is computed, not what it is."""
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +15,7 @@ import torch
 from everlong.ops.backends import Recurrence
 from everlong.training import parallel
 from everlong.training.parallel import TrainedModel
-from tests.training import arms
+from tests.training import arms, compiled
 from tests.training.arms import CONFIG, Arm, assert_same_to_the_bit, checkpoint_of, tiny_model
 
 ROWS = 4
@@ -107,6 +111,27 @@ def test_blocks_are_compiled_where_that_is_asked_for(tmp_path, monkeypatch, reco
     assert calls[:2] == list(compiled.model.backbone.blocks)
     assert len(calls) == 3 * 2 * (2 if recomputed else 1)
     assert_same_to_the_bit(compiled, train(tmp_path / "plain", steps=3))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_what_torch_compile_really_makes_of_a_block_is_the_block(tmp_path):
+    """Graphs were made, and two steps of 1e-2 are the plain ones but for rounding: seen 1e-6."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    run = subprocess.run(
+        [sys.executable, "-m", compiled.__name__, str(tmp_path)],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    apart, graphs = run.stdout.split()
+    assert float(apart) < 1e-5
+    assert int(graphs) > 0
 
 
 @pytest.fixture(autouse=True)

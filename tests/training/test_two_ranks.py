@@ -210,6 +210,30 @@ def test_what_is_not_finite_on_one_rank_stops_both_with_the_same_words(ranks):
     assert one.startswith("3 arm stopped at step 6: loss nan, gradient norm nan, not finite after the last layer: ")
 
 
+def test_a_step_that_is_not_finite_on_one_rank_is_skipped_on_both(ranks):
+    """What harmed it was no carried state, so that all rows keep theirs."""
+    assert [seen["skipped"] for seen in ranks[1]] == [[1, 0], [1, 0]]
+    lines = [json.loads(line) for line in (ranks[0] / "skipped" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["skipped_steps"] for line in lines] == [0] * 6 + [1] * 4
+    assert lines[6]["loss"] is None
+    found = checkpoint_of(ranks[0] / "skipped", 10)
+    assert all(torch.isfinite(value).all() for value in weights(found).values())
+    assert found["history/skipped_steps"] == 1
+
+
+def test_a_carried_state_at_fault_on_one_rank_is_given_up_there_alone(ranks):
+    assert [seen["at-fault"] for seen in ranks[1]] == [[1, 1], [1, 1]]
+    found = checkpoint_of(ranks[0] / "at-fault", 10)
+    assert found["intervention-00000/ages"].tolist() == [72, 72]  # nine steps of 8 tokens; one was skipped
+    assert found["intervention-00001/ages"].tolist() == [24, 72]  # three since step 6
+
+
+def test_a_signal_to_one_rank_while_the_last_step_is_saved_ends_both_as_interrupted(ranks):
+    """After the step was measured, which is when they otherwise tell each other."""
+    for seen in ranks[1]:
+        assert seen["late"].startswith("130 arm was interrupted and saved after 10 of 10 steps")
+
+
 def test_rows_that_cannot_be_shared_evenly_are_refused(ranks):
     for seen in ranks[1]:
         assert seen["odd"].startswith("2 --batch-size 3 cannot be shared evenly by 2 processes")

@@ -123,8 +123,20 @@ def fill_the_disk() -> None:
     checkpoint_module.save_file = full
 
 
-def poison(model: torch.nn.Module) -> Callable[[], None]:
+def carry(arm: Arm, value: float) -> None:
+    """Sets what the first row of this process carries."""
+    leaves = arm.intervention._slots._leaves  # type: ignore[attr-defined]
+    for path, leaf in leaves.items():
+        leaves[path] = leaf.index_fill(0, torch.tensor([0]), value) if "recurrent" in path else leaf
+
+
+def poison(model: torch.nn.Module, *, once: bool = False) -> Callable[[], None]:
+    met = []
+
     def infinite(module: torch.nn.Module, inputs: tuple, output: tuple) -> tuple:
+        if once and met:
+            return output
+        met.append(module)
         return output[0] * float("inf"), output[1]
 
     return lambda: model.backbone.layers[1].register_forward_hook(infinite) and None  # type: ignore[union-attr]
@@ -183,6 +195,29 @@ def all_arms(folder: Path) -> dict[str, Any]:
     arm, given = arm_of(folder / "poisoned", "state_passing")
     source = arm.tokens(at(6, poison(arm.model), rank=1), rows=ROWS)
     seen["poisoned"] = raised(lambda: arm.train(source, given["config"]))
+    arm, given = arm_of(folder / "skipped", "state_passing")
+    record = arm.train(
+        arm.tokens(at(6, poison(arm.model, once=True), rank=1), rows=ROWS),
+        replace(given["config"], on_nonfinite="skip"),
+    )
+    seen["skipped"] = [record.skipped_steps, record.zeroed_rows]
+
+    arm, given = arm_of(folder / "at-fault", "fsdp", reset_probability=0.0)
+    source = arm.tokens(at(6, lambda: carry(arm, 3e38), rank=1), rows=ROWS)
+    record = arm.train(source, replace(given["config"], on_nonfinite="skip", checkpoint_every=1))
+    seen["at-fault"] = [record.skipped_steps, record.zeroed_rows]
+
+    save = loop._Loop.save
+
+    def signalled(self: loop._Loop, step: int) -> None:
+        if step == CONFIG.steps and launch.process_rank() == 1:
+            terminate()
+        save(self, step)
+
+    loop._Loop.save = signalled  # type: ignore[method-assign]
+    seen["late"] = raised(lambda: train(folder / "late", "state_passing"))
+    loop._Loop.save = save  # type: ignore[method-assign]
+
     odd = Arm(folder / "odd")
     seen["odd"] = raised(lambda: odd.train(odd.tokens(rows=3)))
     return seen

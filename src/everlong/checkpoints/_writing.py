@@ -1,6 +1,5 @@
 """Writing a model's folder at once or not at all."""
 
-import errno
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from everlong.checkpoints._checkpoint import Container, first_line
+from everlong.disk import flush_all, is_full, make_folder, rename
 from everlong.errors import EverlongError, RunStopped
 
 PICKLED = {"bin": "pytorch_model.bin", "pth": "model.pth"}
@@ -27,6 +27,8 @@ NOT_COPIED = {"config.json", "everlong.json", "readme.md", "trainer_state.json"}
 def new_folder(target: Path) -> Iterator[Path]:
     """A temporary folder beside ``target`` that takes its place when the block ends well, and vanishes otherwise.
 
+    Every file is on the disk before the folder has its name: a model that is there outlives a power loss.
+
     Raises:
         EverlongError: something exists at ``target`` already, or it cannot be written.
         RunStopped: the disk is full.
@@ -35,12 +37,13 @@ def new_folder(target: Path) -> Iterator[Path]:
         raise EverlongError(f"{target} exists already; nothing is written over, give another folder")
     partial = target.parent / f".{target.name}.partial-{os.getpid()}"
     try:
-        partial.mkdir(parents=True)
+        make_folder(target.parent)
+        partial.mkdir()
         yield partial
-        partial.rename(target)
+        flush_all(partial)
+        rename(partial, target)
     except (OSError, SafetensorError) as error:
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
-        kind = RunStopped if full else EverlongError
+        kind = RunStopped if is_full(error) else EverlongError
         raise kind(f"the model cannot be written to {target}: {first_line(error)}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return _run(config)
     except EverlongError as error:
-        if launch.is_main():  # of several processes all stop with this error
+        if _speaks():  # of several processes all stop with this error
             print(f"everlong: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -74,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone (`| head`); nothing is left to be said to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _speaks() -> bool:
+    try:
+        return launch.is_main()
+    except EverlongError:  # of what was started wrongly every process says so
+        return True
 
 
 def _run(config: Any) -> int:

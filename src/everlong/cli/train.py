@@ -11,8 +11,11 @@ def run(config: TrainConfig) -> int:
 
     record, page = train(config)
     console = Console()
+    trained, skipped = record.steps - record.skipped_steps, ""
+    if record.skipped_steps:
+        skipped = f" ({record.skipped_steps:,} of {record.steps:,} were skipped: something in them was not finite)"
     console.print(
-        f"Trained {record.steps:,} steps on {record.scored_tokens:,} tokens in {record.seconds:.0f} s: "
+        f"Trained {trained:,} steps on {record.scored_tokens:,} tokens in {record.seconds:.0f} s{skipped}: "
         f"loss {record.first_loss:.3f} to {record.final_loss:.3f} nats. The model: {page.parent / record.model_folder}",
         soft_wrap=True,
         highlight=False,

@@ -40,6 +40,10 @@ class Carried(Mixed):
         """Keeps the final states for the next step. A recurrent state that is not passed is new in every row: age 0."""
         self._slots.put(self._rows, final_state, ages if self._passes_recurrent else torch.zeros_like(ages))
 
+    def forget(self, rows: Int[Tensor, " B"]) -> int:
+        """Rows carry zero then."""
+        return self._slots.forget(rows)
+
     def summary(self) -> dict[str, Any]:
         """How old the states are that would be passed on."""
         ages = self._slots.ages(self.sum_over_processes)

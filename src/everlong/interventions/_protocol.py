@@ -102,6 +102,17 @@ class Intervention(ABC):
             ages: tokens since each of these states was zero, on the CPU.
         """
 
+    def forget(self, rows: Int[Tensor, " B"]) -> int:
+        """Lets rows start from zero at the next step whatever they carry: it made a step that is not finite.
+
+        Args:
+            rows: places in the whole batch over all processes, on the CPU.
+
+        Returns:
+            How many rows of this process that is; of what carries nothing from row to row none.
+        """
+        return 0
+
     def ages(self, rows: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Tokens since the state was zero, at the start of each row that ``initial_state`` started last; on the CPU."""
         return torch.zeros(len(rows), dtype=torch.int64)

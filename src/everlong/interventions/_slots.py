@@ -26,6 +26,11 @@ class Slots:
         self._ages = torch.empty(0, dtype=torch.int64)
         self._leaves: dict[str, Tensor] = {}
 
+    @property
+    def rows(self) -> Int[Tensor, " B"]:
+        """Those that are kept here."""
+        return self._rows
+
     def put(self, rows: Int[Tensor, " B"], state: RecurrentState, ages: Int[Tensor, " B"]) -> None:
         """Keeps the states of rows, detached, in place of what they held."""
         leaves = {leaf.path: _own(tensor) for leaf, tensor in state.items() if leaf.role in self._roles}
@@ -56,6 +61,13 @@ class Slots:
         found = rows.unsqueeze(1) == self._rows
         place, absent = found.int().argmax(1), ~found.any(1)
         return state.rows(place.to(device)).reset(absent.to(device)), self._ages[place].masked_fill(absent, 0)
+
+    def forget(self, rows: Int[Tensor, " B"]) -> int:
+        """Lets rows be zero; returns how many of them there are here."""
+        gone = torch.isin(self._rows, rows).nonzero().squeeze(1)
+        self._ages = self._ages.index_fill(0, gone, 0)
+        self._leaves = {path: leaf.index_fill(0, gone.to(leaf.device), 0) for path, leaf in self._leaves.items()}
+        return len(gone)
 
     def everywhere(
         self, spec: StateSpec, device: torch.device, sum_over_processes: Callable[[Tensor], Tensor]

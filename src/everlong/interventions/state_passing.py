@@ -48,3 +48,9 @@ class StatePassing(Carried):
         states, ages = self._all
         mean_age = int(ages.double().mean().round())
         return permuted(states, rows, self._permuted, self.seed, step), torch.full((len(rows),), mean_age)
+
+    def forget(self, rows: Int[Tensor, " B"]) -> int:
+        """Rows carry zero then; all rows, where what they started from was made of the parts of all."""
+        if self._permuted != "none" and len(rows):
+            rows = self._slots.rows
+        return super().forget(rows)

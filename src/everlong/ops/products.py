@@ -48,7 +48,9 @@ def linear(
     rows = x.numel() // max(x.shape[-1], 1)
     single = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled(x.device.type)
     low = _precision.get() == "bfloat16"
-    if not single or not (low or (x.device.type == "cpu" and rows >= FEW and _vectors_are_wide())):
+    # torch.compile chooses its products itself, and cannot trace into oneDNN's
+    ours = x.device.type == "cpu" and rows >= FEW and not torch.compiler.is_compiling() and _vectors_are_wide()
+    if not single or not (low or ours):
         return F.linear(x, weight, bias)
     flat: Any = _Product.apply(x.reshape(-1, x.shape[-1]), weight, low)
     y = flat.view(*x.shape[:-1], weight.shape[0])

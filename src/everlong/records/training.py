@@ -39,6 +39,8 @@ class Training(Record):
     model_folder: str
     skipped_steps: int = 0
     """Steps left out because something in them was not finite."""
+    zeroed_rows: int = 0
+    """Rows that started from zero after such a step, or batch of a prefill, for what they carried was at fault."""
     processes: int = 1
     """That shared the work at its end."""
     documents_left_out: int | None = None

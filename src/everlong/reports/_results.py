@@ -125,7 +125,7 @@ def _family(run: Run, prefix: str, names: list[str]) -> dict[str, Any]:
 def _evaluations(run: Run, names: list[str]) -> dict[str, TaskEvaluation]:
     """In the order in which the tasks were asked for."""
     found = _family(run, "evaluation-", names)
-    return {task: found[task] for task in dict.fromkeys([*run.config.get("task", ()), *found]) if task in found}
+    return {task: found[task] for task in dict.fromkeys([*(run.config.get("task") or ()), *found]) if task in found}
 
 
 def _unfinished_cells(names: list[str]) -> dict[str, int]:

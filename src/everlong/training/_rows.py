@@ -1,10 +1,12 @@
 """How a process reads its rows of a step, part by part: where they start, what comes of them, what was met."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from everlong.data.batch import Batch, Source
@@ -15,6 +17,9 @@ from everlong.state import RecurrentState
 from everlong.training.parallel import TrainedModel
 from everlong.training.processes import Processes
 
+LARGE = math.sqrt(torch.finfo(torch.float32).max)
+"""What has no square in float32."""
+
 
 @dataclass(frozen=True)
 class StepRead:
@@ -22,13 +27,13 @@ class StepRead:
 
     Attributes:
         loss: its share of the batch's loss, without a graph.
-        squares: [leaves], the sum of squares of each leaf of its final states.
+        squares: [leaves], the sum of squares of each leaf of its final states, in float64.
         counts: tokens read; the sum of the ages that rows are scored from; then scored tokens by age, as exposure
             counts them.
     """
 
     loss: Float[Tensor, ""]
-    squares: Float[Tensor, " L"]
+    squares: Float64[Tensor, " L"]
     counts: Int[Tensor, " C"]
 
 
@@ -61,23 +66,50 @@ class Rows:
         parts = self.processes.together(own)
         return parts, int(self.processes.sum(torch.tensor(sum(part.scored_tokens for part in parts))))
 
-    def prefill(self, step: int) -> int:
-        """Reads the rows of a step of the data for their final states alone; the tokens that all processes read."""
-        tokens = 0
+    def prefill(self, step: int) -> tuple[int, list[float]]:
+        """Reads the rows of a step of the data for their final states alone.
+
+        Returns:
+            The tokens, and the sum of squares of each leaf of the final states, of all processes.
+        """
+        counts = torch.zeros(1 + len(self.trained.spec.leaves), dtype=torch.float64)
         for part in self.batches(step)[0]:
             here, initial, met = self._start(part, step)
             with torch.no_grad():
                 output = read(self.trained, here, initial, self.intervention)
             self._observe(output.state, met)
-            tokens += met.size
-        return int(self.processes.sum(torch.tensor(tokens)))
+            counts += torch.cat([torch.tensor([float(met.size)]), _squares(output.state).cpu()])
+        tokens, *squares = self.processes.sum(counts).tolist()
+        return int(tokens), squares
+
+    def at_fault(self, step: int) -> Int[Tensor, " N"]:
+        """The rows of the whole batch whose initial state is at fault, in a step that is not finite.
+
+        Read from it they are not finite, from zero they are; or it is so large that its square overflows, from which a
+        gradient may not be finite where the row is. Reads the step's rows twice more, without a gradient; what the
+        intervention keeps is as before the step, and is to be given back to it afterwards.
+        """
+        found = torch.zeros(self.source.batch_size)
+        for part in self.batches(step)[0]:
+            here, initial, _ = self._start(part, step)
+            zero = self.trained.spec.zeros(len(part.rows), self.trained.device)
+            large = _any_by_row([leaf.abs() > LARGE for leaf in initial.leaves])
+            found[part.rows] = (large | self._wrong(here, initial) & ~self._wrong(here, zero)).to(found)
+        return self.processes.sum(found).nonzero().squeeze(1)
+
+    def _wrong(self, part: Batch, initial: RecurrentState) -> Bool[Tensor, " B"]:
+        """The rows that are not finite once they are read."""
+        with torch.no_grad():
+            output = read(self.trained, part, initial, self.intervention)
+        tensors = (output.logits, *output.state.leaves)
+        return _any_by_row([~torch.isfinite(tensor) for tensor in tensors])
 
     def read(self, parts: list[Batch], targets: int, step: int) -> StepRead:
         """Reads the rows of a step of the data, and leaves the gradient of the batch's loss in the parameters."""
         spec, prefix = self.trained.spec, self.intervention.unscored_prefix
         wide = torch.promote_types(self.trained.dtype, torch.float32)
         loss = torch.zeros((), device=self.trained.device, dtype=wide)
-        squares = torch.zeros(len(spec.leaves), device=self.trained.device, dtype=wide)
+        squares = torch.zeros(len(spec.leaves), device=self.trained.device, dtype=torch.float64)
         counts = torch.zeros(2 + len(self.exposure.ages), dtype=torch.int64)
         for part in parts:
             here, initial, met = self._start(part, step)
@@ -86,8 +118,7 @@ class Rows:
                 nats = cross_entropy(output.logits, output.targets, output.scored) / targets
                 (nats * self.processes.count).backward()  # of which the mean over the processes is taken
             loss += nats.detach()
-            norms = [torch.linalg.vector_norm(leaf.detach(), dtype=wide) for leaf in output.state.leaves]
-            squares += torch.stack(norms).square()
+            squares += _squares(output.state)
             self._observe(output.state, met)
             exposed = self.exposure.count(met, None if part.loss_mask is None else part.loss_mask.numpy())
             counts += torch.tensor([met.size, met[:, prefix].sum(), *exposed])
@@ -102,3 +133,22 @@ class Rows:
 
     def _observe(self, final_state: RecurrentState, met: Int[np.ndarray, "B T"]) -> None:
         self.intervention.observe(final_state, torch.from_numpy(met[:, -1] + 1))
+
+
+def _squares(state: RecurrentState) -> Float64[Tensor, " L"]:
+    """The sum of squares of each leaf; in float64, which holds the square of any finite state."""
+    return torch.stack([_norm(leaf.detach()) for leaf in state.leaves]).square()
+
+
+def _norm(leaf: Tensor) -> Float64[Tensor, ""]:
+    """Of a leaf. Float32 has no room for a large one's; float64 takes long on a CPU, hence only where it must be."""
+    if leaf.device.type == "cpu":
+        norm = torch.linalg.vector_norm(leaf, dtype=torch.promote_types(leaf.dtype, torch.float32)).double()
+        if norm.isfinite():
+            return norm
+    return torch.linalg.vector_norm(leaf, dtype=torch.float64)
+
+
+def _any_by_row(flags: Sequence[Bool[Tensor, "B ..."]]) -> Bool[Tensor, " B"]:
+    """Whether anything is true in a row of any of the tensors."""
+    return torch.stack([flag.flatten(1).any(1) for flag in flags]).any(0)

@@ -18,7 +18,8 @@ def check_trackers(names: Sequence[str]) -> None:
         EverlongError: with the command that installs it.
     """
     for name in names:
-        if find_spec(name) is None:
+        found = find_spec(name)
+        if found is None or found.origin is None:  # a mere folder of that name, which W&B itself makes, is no package
             raise EverlongError(f"--trackers {name} is not installed here: pip install everlong[trackers]")
 
 
@@ -31,6 +32,12 @@ class Trackers:
             return
         offline = {"mode": os.environ.get("WANDB_MODE", "offline"), "dir": str(folder), "config": settings}
         accelerator.init_trackers(phase, init_kwargs={"wandb": offline})
+        started = {tracker.name for tracker in accelerator.trackers}
+        missing = [name for name in names if name not in started]
+        if missing and accelerator.is_main_process:
+            raise EverlongError(
+                f"--trackers {missing[0]} does not start here: see that its package works, or leave it out"
+            )
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Shows the numbers of a line of metrics at its step."""

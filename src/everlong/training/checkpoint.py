@@ -10,7 +10,6 @@ Several processes write together, into one folder: on several machines it must l
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,12 +21,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from everlong.disk import flush, make_folder, rename
 from everlong.errors import EverlongError, RunStopped
+from everlong.training.config import CHANGEABLE
 from everlong.training.processes import Processes
 
 FORMAT = "everlong-training-2"
 KEPT = 2
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, SafetensorError)
+TORN = (FileNotFoundError, ValueError, LookupError, TypeError, SafetensorError)
 
 Part = Mapping[str, Tensor | int | float | str]
 
@@ -87,7 +88,7 @@ class Checkpoints:
 
         def begin() -> None:
             shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
+            make_folder(temporary)
 
         def write() -> None:
             mine = {_own_part(processes.rank): own, **(parts if processes.is_main else {})}
@@ -98,8 +99,7 @@ class Checkpoints:
             content = {"format": FORMAT, "step": step, "settings": settings, "processes": processes.count}
             _write_index(temporary, {**content, "sha256": files})
             shutil.rmtree(target, ignore_errors=True)  # a torn one of the same step
-            temporary.rename(target)
-            _flush(self.folder)
+            rename(temporary, target)
 
         try:
             processes.on_main(lambda: self._writing(step, begin))
@@ -116,11 +116,13 @@ class Checkpoints:
             self._prune(step)
 
     def newest(self) -> Checkpoint | None:
-        """The newest complete checkpoint, or None; each one that is newer but not complete is named to ``say``."""
-        processes, found = self._processes, ""
-        if processes.is_main:
-            found = self._find()
-        found = processes.share(found)
+        """The newest complete checkpoint, or None; each one that is newer but not complete is named to ``say``.
+
+        Raises:
+            RunStopped: there are checkpoints, but none is complete, or one cannot be read from the disk.
+        """
+        processes = self._processes
+        found = processes.share(processes.together(self._find if processes.is_main else str))
         if not found:
             return None
         self.last = self.folder / found
@@ -128,7 +130,7 @@ class Checkpoints:
         def read() -> Checkpoint:
             try:
                 return _read(self.folder / found, processes)
-            except UNREADABLE as error:  # the first process could read it
+            except (OSError, *TORN) as error:  # the first process could read it
                 raise RunStopped(f"{self.last} cannot be read by process {processes.rank}: {error}") from error
 
         return processes.together(read)
@@ -138,15 +140,23 @@ class Checkpoints:
         return f"the last good checkpoint is {self.last}" if self.last else "there is no earlier checkpoint"
 
     def _find(self) -> str:
-        """The name of the newest complete one, or nothing."""
-        for step in sorted(self._steps(), reverse=True):
+        """The name of the newest complete one, or nothing where there is none at all."""
+        steps = sorted(self._steps(), reverse=True)
+        for step in steps:
             path = self.folder / _name(step)
             try:
                 _check_files(path, _read_index(path))
-            except UNREADABLE as error:
+            except TORN as error:
                 self._say(f"{path} is torn and passed over: {error}")
                 continue
+            except OSError as error:
+                raise RunStopped(f"{path} cannot be read from the disk ({error}); nothing was changed") from error
             return path.name
+        if steps:
+            raise RunStopped(
+                f"all checkpoints in {self.folder} are torn ({', '.join(_name(step) for step in steps)}), and nothing "
+                "was changed: bring one back, or remove that folder, and the training begins anew from step 0"
+            )
         return ""
 
     def _writing(self, step: int, work: Callable[[], None]) -> None:
@@ -188,15 +198,15 @@ def _write_part(folder: Path, part: str, values: Part) -> str:
     tensors = {name: value.detach().contiguous() for name, value in values.items() if isinstance(value, Tensor)}
     path = folder / f"{part}.safetensors"
     save_file(tensors, path, metadata={"numbers": json.dumps(numbers)})
-    _flush(path)
+    flush(path)
     return _digest(path)
 
 
 def _write_index(folder: Path, content: Mapping[str, Any]) -> None:
     path = folder / "checkpoint.json"
     path.write_text(json.dumps({**content, "own_sha256": _digest_of(content)}, indent=1) + "\n", encoding="utf-8")
-    _flush(path)
-    _flush(folder)
+    flush(path)
+    flush(folder)
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
@@ -243,23 +253,17 @@ def _digest_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _flush(path: Path) -> None:
-    """Waits until a file, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def check_settings(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> None:
     """Raises where a run would go on with other settings than it began with, and names them.
+
+    Those of the engine that change nothing of what is trained may be others.
 
     Raises:
         EverlongError: some setting differs.
     """
     before = {"inputs": settings.get("inputs"), **checkpoint.settings}  # not noted down by earlier versions
-    changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
+    names = [name for name in {**before, **settings} if name not in CHANGEABLE]
+    changed = [name for name in names if before.get(name) != settings.get(name)]
     if changed:
         differences = "; ".join(f"{name} {settings.get(name)}, was {before.get(name)}" for name in changed)
         raise EverlongError(

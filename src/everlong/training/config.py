@@ -1,6 +1,6 @@
 """Settings of the training loop, free of torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from everlong.errors import EverlongError
@@ -8,7 +8,10 @@ from everlong.errors import EverlongError
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """How training is carried out. But for rounding, none of these changes what is trained."""
+    """How training is carried out. But for rounding, none of these changes what is trained.
+
+    All but --mixed-precision may be given beside --resume, too, and hold from there on.
+    """
 
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """How several processes (torchrun -m everlong ...) share a model: each has all of it and a part of every batch
@@ -25,7 +28,8 @@ class EngineConfig:
     """Compile each block with torch.compile; the first step takes long."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """Where a loss, gradient or state is not finite: stop (exit code 3), or skip the step, leaving the weights, the
-    optimizer and what rows start from as they were. Skipped steps are counted and shown."""
+    optimizer and what rows start from as they were; but a row whose carried state is at fault starts from zero.
+    Skipped steps and such rows are counted and shown; after 5 skipped steps in a row the run stops all the same."""
     checkpoint_every: int = 25
     """Steps between the checkpoints that a resume goes on from; at Ctrl-C and at the end there is always one."""
     trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
@@ -34,6 +38,12 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for name in ("gradient_accumulation", "checkpoint_every"):
             _require(name, getattr(self, name), getattr(self, name) >= 1, "it must be at least 1")
+
+
+CHANGEABLE = tuple(field.name for field in fields(EngineConfig) if field.name != "mixed_precision")
+"""What may change at a resume: the same is trained, to rounding in float32."""
+MOST_SKIPPED_IN_A_ROW = 5
+"""Skipped steps after which a run stops: every step reads other rows, so it is not the data."""
 
 
 @dataclass(frozen=True, kw_only=True)

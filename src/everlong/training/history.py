@@ -20,7 +20,7 @@ class History:
 
     def __init__(self, *, context: int, steps: int, prefill_steps: int = 0):
         self.exposure = ExposureCounter(context=context, steps=prefill_steps + steps)
-        self.read_tokens = self.skipped_steps = 0
+        self.read_tokens = self.skipped_steps = self.skipped_in_a_row = self.zeroed_rows = 0
         self._losses: list[float] = []
         self._seconds, self._began = 0.0, time.monotonic()
 
@@ -28,12 +28,14 @@ class History:
         """Counts one step: its loss, the tokens it read, and those it scored, by the age of the state they met."""
         self._losses.append(loss)
         self.read_tokens += tokens
+        self.skipped_in_a_row = 0
         self.exposure.add(exposed, learning_rate)
 
     def skip(self, tokens: int) -> None:
         """Counts a step that was read and then left out, for something in it was not finite."""
         self.read_tokens += tokens
         self.skipped_steps += 1
+        self.skipped_in_a_row += 1
 
     def prefill(self, tokens: int) -> None:
         """Counts rows that were read before the first step, to carry their states."""
@@ -64,6 +66,8 @@ class History:
             "losses": torch.tensor(self._losses, dtype=torch.float64),
             "read_tokens": self.read_tokens,
             "skipped_steps": self.skipped_steps,
+            "skipped_in_a_row": self.skipped_in_a_row,
+            "zeroed_rows": self.zeroed_rows,
             "seconds": self.seconds,
             **self.exposure.state_dict(),
         }
@@ -72,6 +76,7 @@ class History:
         """Goes on from where ``state_dict`` was taken."""
         self._losses = values["losses"].tolist()
         self.read_tokens, self.skipped_steps = values["read_tokens"], values["skipped_steps"]
+        self.skipped_in_a_row, self.zeroed_rows = values.get("skipped_in_a_row", 0), values.get("zeroed_rows", 0)
         self._seconds, self._began = values["seconds"], time.monotonic()
         self.exposure.load_state_dict(values)
 

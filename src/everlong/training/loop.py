@@ -28,7 +28,7 @@ from everlong.ops.allocator import keep_freed_memory
 from everlong.progress import Progress
 from everlong.records.training import Training
 from everlong.runs import Run
-from everlong.training._nonfinite import place_of_nonfinite
+from everlong.training._nonfinite import NonFinite
 from everlong.training._rows import Rows, StepRead
 from everlong.training._trackers import Trackers
 from everlong.training._weights import load_model, load_optimizer, model_values, optimizer_values
@@ -121,6 +121,15 @@ class _Loop:
         self.rows = Rows(
             self.trained, source, intervention, self.processes, parts=parts, exposure=self.history.exposure
         )
+        self.nonfinite = NonFinite(
+            config.on_nonfinite,
+            self.rows,
+            self.history,
+            phase=phase,
+            command=self.command,
+            last_good=self.checkpoints.last_good,
+            say=progress.say,
+        )
         self.optimizer = adamw(self.trained.module, config)
         self.interrupts = Interrupts(alone=self.processes.count == 1)
         self.any_asked = False
@@ -147,7 +156,7 @@ class _Loop:
         self.model.train()
         self.trained.module.train()
         self.trained.warm_up(self.source.batch(0, self.rows.parts[0]).tokens)
-        if not start:
+        if self.checkpoints.last is None:
             self.prefill()
         self.step_ended = time.monotonic()
         with self.progress.task(label, total=steps, done=start) as task:
@@ -161,25 +170,44 @@ class _Loop:
                     done = step + 1
                 if stop:
                     break
-        if self.must_stop:
+        if self.anyone_asked():  # since the last step was measured, too
             raise RunInterrupted(
-                f"{self.phase} was interrupted and saved after {done} of {steps} steps; go on with "
-                f"`{launch.command(f'{self.run.verb} --resume {self.run.path}')}`"
+                f"{self.phase} was interrupted and saved after {done} of {steps} steps; go on with `{self.command}`"
             )
 
     def prefill(self) -> None:
-        """Reads the rows of the steps before the first, so that it starts from their final states."""
+        """Reads the rows of the steps before the first, so that it starts from their final states; saves these."""
         steps = self.intervention.prefill_steps
-        if steps:
-            with self.progress.task(f"reading ahead of {self.phase}", total=steps) as task:
-                for drawn in range(steps):
-                    self.history.prefill(self.rows.prefill(drawn))
-                    task.advance(1)
+        if not steps:
+            return
+        with self.progress.task(f"reading ahead of {self.phase}", total=steps) as task:
+            for drawn in range(steps):
+                before = self.intervention.state_dict()
+                tokens, squares = self.rows.prefill(drawn)
+                self.history.prefill(tokens)
+                if not math.isfinite(sum(squares)):
+                    self.nonfinite.ahead(drawn, before, squares)
+                task.advance(1)
+                if self.anyone_asked():
+                    raise RunInterrupted(
+                        f"{self.phase} was interrupted while it read ahead, before its first step; go on with "
+                        f"`{self.command}`"
+                    )
+        self.save(0)
+
+    @property
+    def command(self) -> str:
+        """Goes on with this run."""
+        return launch.command(f"{self.run.verb} --resume {self.run.path}")
 
     @property
     def must_stop(self) -> bool:
         """Whether Ctrl-C or SIGTERM has come: of several processes, to any before the end of this step."""
         return self.interrupts.asked if self.processes.count == 1 else self.any_asked
+
+    def anyone_asked(self) -> bool:
+        """Whether Ctrl-C or SIGTERM has come to any process so far; all ask together."""
+        return bool(self.processes.sum(torch.tensor(int(self.interrupts.asked))))
 
     def step(self, step: int) -> dict[str, Any]:
         """One step; returns its line of metrics."""
@@ -199,6 +227,7 @@ class _Loop:
         norm = whole(torch.nn.utils.get_total_norm(gradients))
         loss, norm_value, squares = self.measure(read, norm)
         tokens, scored_from, *exposed = self.processes.sum(read.counts).tolist()
+        stops: RunStopped | None = None
         finite = math.isfinite(loss) and math.isfinite(norm_value) and math.isfinite(sum(squares))
         line: dict[str, Any] = {
             "phase": self.phase,
@@ -214,40 +243,23 @@ class _Loop:
             self.optimizer.step()
             self.history.add(loss, tokens, exposed, rate / config.learning_rate)
         else:
-            line["not_finite"] = place_of_nonfinite(
-                loss, squares, self.trained.spec, self.trained.module, self.processes
-            )
-            intervention.load_state_dict(before)
             self.history.skip(tokens)
+            values = f"loss {loss}, gradient norm {norm_value}"
+            told, stops = self.nonfinite.in_a_step(step, drawn, before, values, loss, squares)
+            line |= told
         line |= self.counts(tokens)
-        if not finite:
-            self.leave_out(line)
+        if stops:
+            self.log(line)
+            raise stops
         return line
 
     def measure(self, read: StepRead, norm: Tensor) -> tuple[float, float, list[float]]:
         """Loss, gradient norm and the squares of the state leaves, of all processes; waits for the device once."""
-        asked = torch.tensor([self.interrupts.asked], dtype=read.loss.dtype, device=self.device)
-        summed = self.processes.sum(torch.cat([read.loss.view(1), asked, read.squares]))
+        asked = torch.tensor([self.interrupts.asked], dtype=read.squares.dtype, device=self.device)
+        summed = self.processes.sum(torch.cat([read.loss.view(1).to(asked), asked, read.squares]))
         loss, any_asked, *squares, norm_value = torch.cat([summed, norm.detach().to(summed.dtype).view(1)]).tolist()
         self.any_asked = any_asked > 0
         return loss, norm_value, squares
-
-    def leave_out(self, line: dict[str, Any]) -> None:
-        """Says where what is not finite stands.
-
-        Raises:
-            RunStopped: the run is to stop at it; its line of metrics is written.
-        """
-        step, place = line["step"], line["not_finite"]
-        values = f"loss {line['loss']}, gradient norm {line['gradient_norm']}"
-        if self.config.on_nonfinite == "skip":
-            self.progress.say(f"{self.phase}: step {step} is skipped: {values}, {place}")
-            return
-        self.log(line)
-        raise RunStopped(
-            f"{self.phase} stopped at step {step}: {values}, not finite {place}; the weights are those before the "
-            f"step, and {self.checkpoints.last_good()}; try a lower learning rate, or --on-nonfinite skip"
-        )
 
     def counts(self, tokens: int) -> dict[str, Any]:
         """What was counted so far, and how fast."""
@@ -325,12 +337,18 @@ class _Loop:
         history = self.history
         if history.skipped_steps == self.config.steps:
             raise RunStopped(f"{self.phase}: every step was skipped, for none was finite; nothing was trained")
+        if history.skipped_steps:
+            self.progress.say(
+                f"{self.phase}: {history.skipped_steps:,} of {self.config.steps:,} steps were skipped, for they were "
+                "not finite"
+            )
         return Training(
             method=self.intervention.name,
             context=self.context,
             settings={**self.settings, "data_order": self.source.data_order},
             steps=self.config.steps,
             skipped_steps=history.skipped_steps,
+            zeroed_rows=history.zeroed_rows,
             processes=self.processes.count,
             scored_tokens=history.exposure.scored_tokens,
             read_tokens=history.read_tokens,

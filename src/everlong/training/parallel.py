@@ -61,6 +61,8 @@ class TrainedModel:
         """Reads tokens; the final state is in the dtypes of the model's specification, whatever was computed in."""
         with self._precision():
             output: LanguageModelOutput = self._callable(tokens, state, resets=resets)
+        if isinstance(self._callable, FSDPModule) and not torch.is_grad_enabled():
+            self._callable.reshard()  # which else the backward pass does: what is saved next are the shards
         leaves = tuple(tensor.to(leaf.dtype) for leaf, tensor in output.state.items())
         return LanguageModelOutput(output.logits, RecurrentState(self.spec, leaves))
 

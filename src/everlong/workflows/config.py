@@ -63,7 +63,8 @@ class RuntimeConfig(MachineConfig):
     output: str | None = None
     """The run folder, which must not exist. Default: runs/VERB-TIME."""
     resume: str | None = None
-    """Go on with this run folder, with the settings that it was started with."""
+    """Go on with this run folder, with the settings that it was started with. Beside it none may be given but those of
+    the engine, where the verb has them (--on-nonfinite, --checkpoint-every, ...); a line says what changes."""
 
 
 @dataclass(frozen=True, kw_only=True)

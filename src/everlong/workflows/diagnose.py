@@ -47,11 +47,12 @@ def diagnose(config: DiagnoseConfig, progress: Progress | None = None) -> Diagno
     Raises:
         EverlongError: bad input, before any work; or ``fail_above`` is asked for and no bucket can be judged.
     """
-    with start_run("diagnose", config) as (run, config):
+    progress = progress or Progress()
+    with start_run("diagnose", config, progress.say) as (run, config):
         if config.diagnosis.quick:
             documents = min(config.diagnosis.documents, QUICK_DOCUMENTS)
             config = replace(config, diagnosis=replace(config.diagnosis, documents=documents))
-        return _Diagnosing(run, config, progress or Progress()).work()
+        return _Diagnosing(run, config, progress).work()
 
 
 @dataclass

@@ -29,7 +29,7 @@ def evaluate(config: EvaluateConfig, progress: Progress | None = None) -> tuple[
         The record of each task, and the page of the report.
     """
     progress = progress or Progress()
-    with start_run("evaluate", config) as (run, config):
+    with start_run("evaluate", config, progress.say) as (run, config):
         check_context(config.context)
         checkpoint = open_checkpoint(config.model, config.runtime)
         tokenizer = load_tokenizer(config.tokenizer, model_folder=checkpoint.folder, configured=checkpoint.tokenizer)

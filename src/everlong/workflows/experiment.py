@@ -18,10 +18,9 @@ from everlong.progress import Progress
 from everlong.records.experiment import Experiment
 from everlong.records.files import load_record
 from everlong.records.repair import Repair
-from everlong.reports.page import write_report
 from everlong.runs import Run
 from everlong.workflows._nested import in_folder
-from everlong.workflows._start import start_run
+from everlong.workflows._start import page_of, start_run
 from everlong.workflows._subject import open_checkpoint
 from everlong.workflows.config import RepairConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.repair import arms_of, repair
@@ -48,8 +47,9 @@ def experiment(config: RepairConfig, progress: Progress | None = None) -> Experi
             f"torchrun started {launch.process_count()} processes, and --bases and --seeds work in one: start without "
             "it, or repair the bases one by one by torchrun"
         )
-    with start_run("repair", config) as (run, config):
-        return _Experimenting(run, config, progress or Progress()).work()
+    progress = progress or Progress()
+    with start_run("repair", config, progress.say) as (run, config):
+        return _Experimenting(run, config, progress).work()
 
 
 @dataclass
@@ -75,7 +75,7 @@ class _Experimenting:
         record = self.run.phase(
             "experiment", lambda: over_bases(repairs, bases=names, seeds=seeds, runs=runs, seconds=seconds)
         )
-        return Experimented(record, write_report(self.run))
+        return Experimented(record, page_of(self.run))
 
     def _check(self) -> None:
         """Raises before any work where something asked for cannot be had."""

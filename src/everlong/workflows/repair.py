@@ -62,8 +62,9 @@ def repair(config: RepairConfig, progress: Progress | None = None) -> Repaired:
     """Repairs a model and proves it; see ``RepairConfig``. Of several bases or seeds, see ``experiment``."""
     if asked("repair", config).is_experiment:
         raise EverlongError("bases and seeds are an experiment's: call everlong.experiment with this configuration")
-    with start_run("repair", config) as (run, config):
-        return _Repairing(run, config, progress or Progress()).work()
+    progress = progress or Progress()
+    with start_run("repair", config, progress.say) as (run, config):
+        return _Repairing(run, config, progress).work()
 
 
 def arms_of(config: RepairConfig) -> tuple[Arm, ...]:

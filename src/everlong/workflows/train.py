@@ -42,7 +42,7 @@ def train(config: TrainConfig, progress: Progress | None = None) -> tuple[Traini
         The record, and the page of the report; the model lies in models/scratch or models/finetuned beside it.
     """
     progress = progress or Progress()
-    with start_run("train", config) as (run, config):
+    with start_run("train", config, progress.say) as (run, config):
         name = SCRATCH if config.start is None else FINETUNED
         record = run.phase(f"training-{name}", lambda: _work(run, name, config, progress), everyone=True)
         run.crew.on_main(lambda: discard(run.path, name))
