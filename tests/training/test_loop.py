@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from everlong.data.batch import Batch
 from everlong.errors import EverlongError, RunStopped
+from everlong.interventions._draws import uniform
 from everlong.interventions.zero import Zero
 from everlong.records.files import load_record, save_record
 from everlong.runs import Run
@@ -208,6 +209,17 @@ def test_the_record_says_what_the_intervention_did(tmp_path):
     did = Arm(tmp_path / "noise", "correlated_noise", rank=2).train().intervention
     assert all(0 < share < 1 for shares in did.values() for share in shares)
     assert len(did["common_share_of_variance"]) == 2
+
+
+@pytest.mark.parametrize("method", ["state_passing", "fitted_noise", "random_noise", "burn_in", "tbtt"])
+def test_the_record_counts_the_rows_that_started_from_zero_all_the_same(tmp_path, method):
+    arm = Arm(tmp_path / "run", method, reset_probability=0.4)
+    starts = torch.tensor([True, False, False])
+    record = arm.train(arm.tokens(starts=starts))
+    drawn = torch.stack([uniform(4, step, torch.arange(3)) < 0.4 for step in range(10)])
+    assert record.zero_starts == int((drawn | starts if method == "tbtt" else drawn).sum())
+    assert record.zero_starts in range(1, 30)
+    assert Arm(tmp_path / "zero", "zero").train().zero_starts == 0
 
 
 def test_a_batch_without_a_scored_target_is_refused(tmp_path):

@@ -56,6 +56,10 @@ class Mixed(Intervention):
         assert torch.equal(rows, self._rows), "ages are those of the rows that were started last"
         return self._ages
 
+    def zero_starts(self) -> int:
+        """Of the rows that ``initial_state`` started last: those by chance, and by TBTT where documents begin."""
+        return int(self._zeroed.sum())
+
 
 def new(rows: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
     """Ages of states that no token was read into: zero, on the CPU."""

@@ -117,6 +117,10 @@ class Intervention(ABC):
         """Tokens since the state was zero, at the start of each row that ``initial_state`` started last; on the CPU."""
         return torch.zeros(len(rows), dtype=torch.int64)
 
+    def zero_starts(self) -> int:
+        """How many of the rows that ``initial_state`` started last start from zero where the method would not."""
+        return 0
+
     def summary(self) -> dict[str, Any]:
         """What it did over all processes, which call it together, in numbers, for the record.
 

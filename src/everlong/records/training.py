@@ -41,6 +41,9 @@ class Training(Record):
     """Steps left out because something in them was not finite."""
     zeroed_rows: int = 0
     """Rows that started from zero after such a step, or batch of a prefill, for what they carried was at fault."""
+    zero_starts: int | None = None
+    """Rows that started from zero where the method would not: by its reset probability, and where documents begin.
+    None: a run from before they were counted."""
     processes: int = 1
     """That shared the work at its end."""
     documents_left_out: int | None = None

@@ -28,8 +28,8 @@ class StepRead:
     Attributes:
         loss: its share of the batch's loss, without a graph.
         squares: [leaves], the sum of squares of each leaf of its final states, in float64.
-        counts: tokens read; the sum of the ages that rows are scored from; then scored tokens by age, as exposure
-            counts them.
+        counts: tokens read; the sum of the ages that rows are scored from; rows that start from zero where the method
+            would not; then scored tokens by age, as exposure counts them.
     """
 
     loss: Float[Tensor, ""]
@@ -110,7 +110,7 @@ class Rows:
         wide = torch.promote_types(self.trained.dtype, torch.float32)
         loss = torch.zeros((), device=self.trained.device, dtype=wide)
         squares = torch.zeros(len(spec.leaves), device=self.trained.device, dtype=torch.float64)
-        counts = torch.zeros(2 + len(self.exposure.ages), dtype=torch.int64)
+        counts = torch.zeros(3 + len(self.exposure.ages), dtype=torch.int64)
         for part in parts:
             here, initial, met = self._start(part, step)
             with self.trained.gradients(last=part is parts[-1]):
@@ -121,7 +121,7 @@ class Rows:
             squares += _squares(output.state)
             self._observe(output.state, met)
             exposed = self.exposure.count(met, None if part.loss_mask is None else part.loss_mask.numpy())
-            counts += torch.tensor([met.size, met[:, prefix].sum(), *exposed])
+            counts += torch.tensor([met.size, met[:, prefix].sum(), self.intervention.zero_starts(), *exposed])
         return StepRead(loss, squares, counts)
 
     def _start(self, part: Batch, step: int) -> tuple[Batch, RecurrentState, Int[np.ndarray, "B T"]]:

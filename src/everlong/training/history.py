@@ -20,15 +20,16 @@ class History:
 
     def __init__(self, *, context: int, steps: int, prefill_steps: int = 0):
         self.exposure = ExposureCounter(context=context, steps=prefill_steps + steps)
-        self.read_tokens = self.skipped_steps = self.skipped_in_a_row = self.zeroed_rows = 0
+        self.read_tokens = self.skipped_steps = self.skipped_in_a_row = self.zeroed_rows = self.zero_starts = 0
         self._losses: list[float] = []
         self._seconds, self._began = 0.0, time.monotonic()
 
-    def add(self, loss: float, tokens: int, exposed: Sequence[int], learning_rate: float) -> None:
-        """Counts one step: its loss, the tokens it read, and those it scored, by the age of the state they met."""
+    def add(self, loss: float, tokens: int, zero_starts: int, exposed: Sequence[int], learning_rate: float) -> None:
+        """Counts one step: loss, tokens read, rows that started anew, and tokens scored by the age of their state."""
         self._losses.append(loss)
         self.read_tokens += tokens
         self.skipped_in_a_row = 0
+        self.zero_starts += zero_starts
         self.exposure.add(exposed, learning_rate)
 
     def skip(self, tokens: int) -> None:
@@ -68,6 +69,7 @@ class History:
             "skipped_steps": self.skipped_steps,
             "skipped_in_a_row": self.skipped_in_a_row,
             "zeroed_rows": self.zeroed_rows,
+            "zero_starts": self.zero_starts,
             "seconds": self.seconds,
             **self.exposure.state_dict(),
         }
@@ -77,6 +79,7 @@ class History:
         self._losses = values["losses"].tolist()
         self.read_tokens, self.skipped_steps = values["read_tokens"], values["skipped_steps"]
         self.skipped_in_a_row, self.zeroed_rows = values.get("skipped_in_a_row", 0), values.get("zeroed_rows", 0)
+        self.zero_starts = values.get("zero_starts", 0)
         self._seconds, self._began = values["seconds"], time.monotonic()
         self.exposure.load_state_dict(values)
 

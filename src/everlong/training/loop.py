@@ -226,7 +226,7 @@ class _Loop:
         gradients = [parameter.grad for parameter in self.trained.module.parameters() if parameter.grad is not None]
         norm = whole(torch.nn.utils.get_total_norm(gradients))
         loss, norm_value, squares = self.measure(read, norm)
-        tokens, scored_from, *exposed = self.processes.sum(read.counts).tolist()
+        tokens, scored_from, zero_starts, *exposed = self.processes.sum(read.counts).tolist()
         stops: RunStopped | None = None
         finite = math.isfinite(loss) and math.isfinite(norm_value) and math.isfinite(sum(squares))
         line: dict[str, Any] = {
@@ -241,7 +241,7 @@ class _Loop:
         if finite:
             torch.nn.utils.clip_grads_with_norm_(self.trained.module.parameters(), config.clip, norm)
             self.optimizer.step()
-            self.history.add(loss, tokens, exposed, rate / config.learning_rate)
+            self.history.add(loss, tokens, zero_starts, exposed, rate / config.learning_rate)
         else:
             self.history.skip(tokens)
             values = f"loss {loss}, gradient norm {norm_value}"
@@ -349,6 +349,7 @@ class _Loop:
             steps=self.config.steps,
             skipped_steps=history.skipped_steps,
             zeroed_rows=history.zeroed_rows,
+            zero_starts=history.zero_starts,
             processes=self.processes.count,
             scored_tokens=history.exposure.scored_tokens,
             read_tokens=history.read_tokens,
