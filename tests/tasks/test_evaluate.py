@@ -146,3 +146,23 @@ def test_an_example_whose_logits_are_not_finite_is_wrong_and_the_cell_says_so(mo
     sound = evaluate(model, task, parameters, examples, confidence=0.95)
     np.testing.assert_allclose(cell.values["nats"][~broken], sound.values["nats"][~broken])
     assert sound.notes == ()
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_never_written(monkeypatch):
+    """A model of 300 ids to which those above the bytes are the likeliest everywhere."""
+    torch.manual_seed(3)
+    model = create("mamba2", vocab_size=300, d_model=16, n_layer=1, d_state=8, headdim=8, backend="chunked")
+    model.lm_head = torch.nn.Linear(16, model.lm_head.weight.shape[0])
+    with torch.no_grad():
+        model.lm_head.bias[256:] = 1e3
+    task, parameters, seen = (
+        Passkey(PasskeyConfig(wording="compact"), ByteTokenizer()),
+        {"length": 80, "depth": 0.5},
+        [],
+    )
+    score = task.score
+    monkeypatch.setattr(task, "score", lambda *given: seen.append(given[-1]) or score(*given))
+    examples = [task.example(parameters, seed=0, index=index) for index in range(2)]
+    evaluate(model, task, parameters, examples, confidence=0.95)
+    assert [len(written) for written in seen] == [task.tokens_to_write(example) for example in examples]
+    assert max(written.max() for written in seen) < 256

@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from everlong.models.generation import LONGEST_PIECE, TOKENS_AT_ONCE, Writer, read_prefix, read_prompts
 from everlong.models.language_model import LanguageModel
 from everlong.reading import read_answers
 from everlong.records.tasks import Score, TaskCell
-from everlong.state import RecurrentState
 from everlong.tasks._intervals import interval
 from everlong.tasks._task import Example, Parameters, Task
 
@@ -53,7 +51,8 @@ def evaluate(
         prompts = [torch.from_numpy(example.prompt[common:].astype(np.int64)) for example in batch]
         logits, state = read_prompts(model, prompts, before, advance=advance)
         forced, losses = read_answers(model, logits, state, [example.answer for example in batch])
-        written = _written(model, logits, state, list(map(task.tokens_to_write, batch)))
+        writer = Writer(model, logits, state, known=task.tokenizer.vocab_size)
+        written = _written(writer, list(map(task.tokens_to_write, batch)))
         for example, likeliest, nats, said in zip(batch, forced, losses, written, strict=True):
             finite = np.isfinite(nats)
             broken += not finite.all() or len(said) < task.tokens_to_write(example)
@@ -95,9 +94,8 @@ def _common(examples: Sequence[Example]) -> int:
     return common
 
 
-def _written(model: LanguageModel, logits: Tensor, state: RecurrentState, counts: Sequence[int]) -> list[np.ndarray]:
-    """What the model writes greedily after each row: so many tokens, or as many as it has finite logits for."""
-    writer = Writer(model, logits, state)
+def _written(writer: Writer, counts: Sequence[int]) -> list[np.ndarray]:
+    """What the model writes after each row: so many tokens, or as many as it has finite logits for."""
     written: list[list[int]] = [[] for _ in counts]
     for _ in range(max(counts)):
         writer.end(writer.broken())
