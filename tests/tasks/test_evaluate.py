@@ -152,7 +152,7 @@ def test_ids_that_the_tokenizer_does_not_know_are_never_written(monkeypatch):
     """A model of 300 ids to which those above the bytes are the likeliest everywhere."""
     torch.manual_seed(3)
     model = create("mamba2", vocab_size=300, d_model=16, n_layer=1, d_state=8, headdim=8, backend="chunked")
-    model.lm_head = torch.nn.Linear(16, model.lm_head.weight.shape[0])
+    model.lm_head = torch.nn.Linear(16, model.lm_head.weight.shape[0])  # type: ignore[assignment]
     with torch.no_grad():
         model.lm_head.bias[256:] = 1e3
     task, parameters, seen = (
