@@ -63,8 +63,8 @@ def sentence(record: Sweep) -> str:
             f"{arm.mean[[i for i in places if i in far]].mean():.2f} beyond"
             for arm in record.arms
         )
-        floor = max(max(record.floors[place].values()) for place in places)
-        words.append(f"{facts} fact{'s' if facts > 1 else ''} (floor {floor:.2f}): {arms}.")
+        floor = max(max(record.floors[place].values()) for place in places if place in record.in_range)
+        words.append(f"{facts} fact{'s' if facts > 1 else ''} (floor in range {floor:.2f}): {arms}.")
     return " ".join(words)
 
 
