@@ -1,6 +1,7 @@
 """The processes that work on one run, started by torchrun: what they send each other. Alone, nothing is sent."""
 
 import atexit
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -131,5 +132,7 @@ def _is_lost_peer(error: RuntimeError) -> bool:
 
 
 def _leave() -> None:
+    """While Python is whole: a thread of a group that outlives it can abort the process (pytorch 179291)."""
+    gc.collect()  # a model under DDP, which holds the group, may stand in a cycle
     if dist.is_initialized():
         dist.destroy_process_group()
