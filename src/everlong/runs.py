@@ -158,12 +158,7 @@ class Run:
             EverlongError: no run folder, another verb's, or one that another process holds.
         """
         folder = Path(path)
-        try:
-            stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            stored_verb, config = stored["verb"], dict(stored["config"])
-            resumed_with = dict(stored.get("resumed_with", {}))
-        except (OSError, ValueError, KeyError, TypeError):
-            raise EverlongError(f"{folder} is no run folder: it has no readable config.json") from None
+        stored_verb, config, resumed_with = stored_settings(folder)
         if verb is not None and stored_verb != verb:
             raise EverlongError(f"{folder} is a run of `everlong {stored_verb}`, not of `everlong {verb}`")
         return cls(folder, stored_verb, config, crew, resumed_with)
@@ -280,6 +275,19 @@ class Run:
             if entry.get("phase") != phase or entry["step"] < step:
                 kept.append(line + "\n")
         write_bytes(path, "".join(kept).encode())
+
+
+def stored_settings(folder: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The verb of a run folder, the settings that it was begun with, and those that later resumes were given.
+
+    Raises:
+        EverlongError: it is no run folder.
+    """
+    try:
+        stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return stored["verb"], dict(stored["config"]), dict(stored.get("resumed_with", {}))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise EverlongError(f"{folder} is no run folder: it has no readable config.json") from None
 
 
 def _to_standard_error(line: str) -> None:

@@ -25,6 +25,8 @@ def test_every_architecture_is_trained_saved_and_resumed(architecture, text, tmp
     arguments = ["train", *common, "--output", str(run), architecture, *flags(TINY[architecture])]
     assert main(arguments) == 0
     assert capsys.readouterr().out.strip().splitlines()[-1] == str(run / "report.html")
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert f"Trained from scratch: {architecture}, on {text};" in page
     opened = open_model(run / "models" / "scratch")
     assert opened.model.config.architecture == architecture
     assert (opened.context, opened.tokenizer) == (16, "bytes")

@@ -246,7 +246,7 @@ def fill_run(run: Run, records: Iterable[str] | None = None, steps: int = 100) -
 def make_run(folder: Path, verb: str = "repair", records: Iterable[str] | None = None) -> Run:
     """A run folder with synthetic records."""
     model = {"architecture": "mamba2"} if verb == "train" else "bundled"
-    config = {"model": model, "data": {"paths": ["stdlib"], "seed": 0}, "methods": ["state_passing"], "reach": None}
+    config = {"model": model, "data": {"data": ["stdlib"], "seed": 0}, "methods": ["state_passing"], "reach": None}
     return fill_run(Run.create(folder, verb, config), records)
 
 

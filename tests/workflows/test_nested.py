@@ -53,3 +53,8 @@ def test_another_architecture_is_another_setting(tmp_path):
     Run.create(tmp_path / "run", "train", written(config)).close()
     with pytest.raises(EverlongError, match=r"was begun with model\.architecture mamba2, now gla is asked for"):
         in_folder(replace(config, model=GLAConfig(vocab_size=256)), tmp_path / "run")
+
+
+def test_a_folder_that_is_no_run_is_not_gone_on_with(tmp_path):
+    with pytest.raises(EverlongError, match=r"is no run folder: it has no readable config\.json"):
+        in_folder(CONFIG, tmp_path)

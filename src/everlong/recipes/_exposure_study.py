@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.stats import rankdata
 
 from everlong.diagnostics._intervals import simultaneous_intervals
 from everlong.diagnostics.comparison import BEFORE, CONTROL
 from everlong.diagnostics.over_bases import UNITS
+from everlong.recipes._ranks import rank_correlation
 from everlong.records.experiment import Experiment
 from everlong.records.sweep import ExposurePair, ExposureStudy
 from everlong.reports._words import estimate, positions
@@ -98,19 +98,13 @@ def _correlations(experiment: Experiment, labels: Sequence[str], exposure: np.nd
     _, bases, ranges = left.shape
 
     def over_bases(of_age: np.ndarray) -> np.ndarray:
-        found = [[_rank_correlation(of_age, left[:, base, at]) for at in range(ranges)] for base in range(bases)]
+        found = [[rank_correlation(of_age, left[:, base, at]) for at in range(ranges)] for base in range(bases)]
         intervals = simultaneous_intervals(
             np.array(found), confidence=experiment.confidence, seed=min(experiment.seeds), units=UNITS
         )
         return np.stack([intervals.mean, intervals.lower, intervals.upper])
 
     return np.stack([over_bases(of_age) for of_age in exposure[compared].T])
-
-
-def _rank_correlation(exposure: np.ndarray, excess: np.ndarray) -> float:
-    """Not-a-number where either does not vary."""
-    varies = np.ptp(exposure) > 0 and np.ptp(excess) > 0
-    return float(np.corrcoef(rankdata(exposure), rankdata(excess))[0, 1]) if varies else float("nan")
 
 
 def _cells(values: Sequence[Sequence[float]] | np.ndarray) -> tuple[str, ...]:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from everlong.crossing import Crossing, crossing
 from everlong.data.config import DataConfig
 from everlong.diagnostics.config import DiagnosisConfig
 from everlong.recipes._command import start
+from everlong.recipes._ranks import rank_correlation
 from everlong.workflows._nested import in_folder
 from everlong.workflows.config import DiagnoseConfig, RuntimeConfig, TrainConfig
 from everlong.workflows.diagnose import diagnose
@@ -88,8 +88,7 @@ def compared(breaks: list[Break]) -> str:
     predicted, context, measured = np.log2(np.array(there, dtype=float)).T
     lines = [f"{len(there)} models:"]
     for name, by in (("prediction", predicted), ("training length", context)):
-        ranks = [stats.rankdata(values) for values in (by, measured)]
-        rank = np.corrcoef(*ranks)[0, 1] if np.ptp(by) and np.ptp(measured) else float("nan")
+        rank = rank_correlation(by, measured)
         ratio = by - measured
         lines.append(
             f"{name} / measured {2 ** ratio.mean():.2f} in the geometric mean, "

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from everlong.records._measured import Measured
 from everlong.records._record import Record
 
 
@@ -71,25 +72,9 @@ class Curve(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis(Record):
+class Diagnosis(Measured):
     """Everything measured on one model: losses by document and bucket under each policy, curves, verdict, settings."""
 
-    label: str
-    """before, or the method that made the model."""
-    model: str
-    architecture: str
-    parameters: int
-    context: int
-    """The training length in tokens."""
-    length: int
-    """The diagnosed length in tokens."""
-    documents: tuple[str, ...]
-    """The held-out documents, in the order of the arrays' rows."""
-    document_tokens: tuple[int, ...]
-    """Tokens read of each document."""
-    offsets: tuple[int, ...]
-    """Where in its document each row starts."""
-    data_fingerprint: str
     bucket_starts: tuple[int, ...]
     bucket_stops: tuple[int, ...]
     targets: np.ndarray
@@ -104,12 +89,6 @@ class Diagnosis(Record):
     verdict: Verdict
     window_share: int
     """Of a window, the last width / window_share targets were scored."""
-    seed: int
-    backend: str
-    device: str
-    dtype: str
-    seconds: float
-    tokens_read: int
 
     @property
     def in_range_perplexity(self) -> float:

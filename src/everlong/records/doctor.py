@@ -23,6 +23,26 @@ class Check(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Checked(Record):
+    """What was held against bounds by running it on random tokens."""
+
+    checks: tuple[Check, ...]
+    rows: int
+    length: int
+    """Random tokens read: rows x length, by every check."""
+    seed: int
+    backend: str
+    device: str
+    dtype: str
+    seconds: float
+
+    @property
+    def wrong(self) -> tuple[Check, ...]:
+        """The checks that failed."""
+        return tuple(check for check in self.checks if not check.ok)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fact(Record):
     """Something known of a model, and where it was read."""
 
@@ -58,7 +78,7 @@ class StateLeaf(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Record):
+class Doctor(Checked):
     """What was found in a model by opening it and running it on random tokens."""
 
     model: str
@@ -70,17 +90,3 @@ class Doctor(Record):
     facts: tuple[Fact, ...]
     backends: tuple[Backend, ...]
     state: tuple[StateLeaf, ...]
-    checks: tuple[Check, ...]
-    rows: int
-    length: int
-    """Random tokens read: rows x length, by every check."""
-    seed: int
-    backend: str
-    device: str
-    dtype: str
-    seconds: float
-
-    @property
-    def wrong(self) -> tuple[Check, ...]:
-        """The checks that failed."""
-        return tuple(check for check in self.checks if not check.ok)

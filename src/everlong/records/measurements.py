@@ -8,39 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from everlong.records._measured import Measured
 from everlong.records._record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class Basis(Record):
-    """What a measurement rests on: the model, the text, the seed, the machine."""
+class Basis(Measured):
+    """What a measurement rests on, and how sure it is to be."""
 
-    label: str
-    """before, or the method that made the model."""
-    model: str
-    architecture: str
-    parameters: int
-    context: int
-    """The training length in tokens."""
-    length: int
-    """How far was read, in tokens."""
-    documents: tuple[str, ...]
-    """The held-out documents, in the order of the arrays' rows: the units of all intervals."""
-    document_tokens: tuple[int, ...]
-    """Tokens of each that could be read, the last one's target included."""
-    offsets: tuple[int, ...]
-    """Where in its document each row starts, in a state of zero; no begin, end or reset tokens are added."""
-    data_fingerprint: str
     confidence: float
     """Of the intervals."""
     tolerance: float
     """Excess in nats that does not count as harm."""
-    seed: int
-    backend: str
-    device: str
-    dtype: str
-    tokens_read: int
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,7 +259,7 @@ def _training_facts(results: Results) -> list[str]:
     config = results.config
     start, task = config.get("start"), config.get("task")
     model = f"from {start}" if start else f"from scratch: {config.get('model', {}).get('architecture', 'not known')}"
-    text = task or ", ".join(config.get("data", {}).get("paths") or ()) or "the default text"
+    text = task or ", ".join(config.get("data", {}).get("data") or ()) or "the default text"
     return [
         f"Trained {model}, on {text}; {_rows_start(training.method)}; rows of {training.context:,} tokens, "
         f"{plural(training.steps, 'step')}, {training.scored_tokens:,} scored tokens; backend {training.backend}."

@@ -1,12 +1,12 @@
 """Runs that others are made of can be killed and started again: a run that is there is gone on with."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from everlong.errors import EverlongError
+from everlong.runs import stored_settings
 from everlong.workflows._settings import Config, read_back, written
 from everlong.workflows.config import RuntimeConfig
 
@@ -29,10 +29,10 @@ def check_same(config: Config, folder: Path) -> None:
     """Refuses a run that was begun with other settings than those that are asked for.
 
     Raises:
-        EverlongError: the first that differs, what it is there and what it was to be.
+        EverlongError: the first that differs, what it is there and what it was to be; or the folder is no run's.
     """
-    begun = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    there = dict(_leaves(written(read_back(begun["config"], type(config)))))
+    _, begun, _ = stored_settings(folder)
+    there = dict(_leaves(written(read_back(begun, type(config), folder / "config.json"))))
     wanted = dict(_leaves(written(config)))
     for name in {**there, **wanted}:
         one, other = there.get(name), wanted.get(name)
