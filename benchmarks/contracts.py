@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MODELS, OPS = "tests/models/test_language_model_contract.py", "tests/ops/test_every_op.py"
+MODELS = ("tests/models/test_language_model_contract.py", "tests/models/test_state_contract.py")
+OPS = "tests/ops/test_every_op.py"
 SUITES: dict[str, tuple[tuple[str, ...], str]] = {
-    "gla": ((MODELS,), "gla and auto"),
-    "mamba1": ((MODELS,), "mamba1 and auto"),
-    "mamba2": ((MODELS,), "mamba2 and auto"),
-    "rwkv6": ((MODELS,), "rwkv6 and auto"),
+    "gla": (MODELS, "gla and auto"),
+    "mamba1": (MODELS, "mamba1 and auto"),
+    "mamba2": (MODELS, "mamba2 and auto"),
+    "rwkv6": (MODELS, "rwkv6 and auto"),
     "gated_linear_attention": (("tests/ops/test_gated_linear_attention.py", OPS), "cpu and not scan"),
     "selective_scan": (("tests/ops/test_selective_scan.py", OPS), "cpu and not attention"),
 }
